@@ -42,10 +42,10 @@ sqlx-check: setup ## fails if .sqlx differs from the statements and migrations
 openapi: ## regenerates docs/openapi.json
 	CRONBOX_UPDATE_OPENAPI=1 cargo test --workspace --test api openapi
 
-# B8 starts the deployed binaries.
+# B8 starts the deployed binaries. B12 opens thousands of files. SIZE=full: tables as large as the goals name.
 bench: setup $(if $(or $(findstring B8,$(ONLY)),$(if $(ONLY),,all)),lambdas) ## measures; prints a table and writes JSON to target/bench. ONLY=B5,B8 runs only these cases
 	cargo build --release --workspace --bins
-	cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY))
+	ulimit -S -n $$(ulimit -H -n); cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY)) $(if $(SIZE),--size $(SIZE))
 ifeq ($(ONLY),)
 	cargo bench -p schedule
 	cargo test -p schedule --release --test scan -- --ignored
@@ -58,6 +58,7 @@ nightly: setup ## checks that take too long or depend on the day; all mutants wi
 	$(MAKE) mutants SHARD=$$(($$(date +%u) - 1))/7
 	python3 scripts/tzdata.py check schedule/data/zones.bin
 	cargo test --workspace --test torture -- --full --seed $$(date +%y%j0000)
+	$(MAKE) bench ONLY=B13,B14 SIZE=full
 
 mutants: setup ## changes the code in small ways; each change must fail a test. Takes many hours: SHARD=0/7 does a seventh
 	sh scripts/mutants.sh "$(TARGET)" "$(SHARD)"

@@ -5,6 +5,7 @@
 mod end_to_end;
 mod failover;
 mod invoke;
+mod isolation;
 mod migrations;
 mod notifications;
 mod old_names;

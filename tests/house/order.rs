@@ -192,6 +192,7 @@ static HOUSES: [House; 14] = [
             ("proxies", "counting_proxy lossy_proxy proxy"),
             ("stories", "story"),
             ("servers", "moto runtime"),
+            ("figures", "measure"),
             ("client", "api statements timeout"),
         ],
     },

@@ -3,6 +3,7 @@
 mod api;
 mod counting_proxy;
 mod lossy_proxy;
+pub mod measure;
 mod moto;
 mod proxy;
 mod runtime;

@@ -69,6 +69,11 @@ fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
 }
 
+/// The label of a statement: its first comment, or else its first 40 characters.
+pub(crate) fn statement_label(sql: &str) -> String {
+    label(sql.as_bytes())
+}
+
 /// A statement's label: its first comment, or else its first 40 characters.
 fn label(sql: &[u8]) -> String {
     let sql = String::from_utf8_lossy(sql);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use db::PgPool;
 use local::stack::Database;
 use serde_json::Value;
+use tests::measure::{PostgresMeter, ended_children_cpu_secs, high_water_mb};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
@@ -34,9 +35,18 @@ pub(crate) struct Drained {
     pub(crate) writes: f64,
     pub(crate) retried: f64,
     pub(crate) peak_rss_mb: f64,
+    /// Processor time of all publishers together.
+    pub(crate) publisher_cpu_secs: f64,
+    /// Processor time of Postgres in the same time.
+    pub(crate) postgres_cpu_secs: f64,
 }
 
 impl Drained {
+    /// Milliseconds of processor time for 1,000 rows.
+    pub(crate) fn cpu_ms_per_thousand_rows(&self, cpu_secs: f64) -> f64 {
+        1_000.0 * 1_000.0 * cpu_secs / self.rows
+    }
+
     fn add(&mut self, (report, peak_rss_mb): (Value, f64)) {
         let count = |name: &str| report[name].as_f64().unwrap();
         self.writes += count("created") + count("updated") + count("deleted");
@@ -68,7 +78,10 @@ impl Backlog {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let database = Database::clone_template().await.unwrap();
-        let pool = db::connect_pool(&app::config::database_options(&database.dsn(), 10)).await.unwrap();
+        // With a name of its own, so that its sessions are not counted as the app's.
+        let options = app::config::database_options(&database.dsn(), 10);
+        let options = db::Options { application_name: "cronbox-bench", ..options };
+        let pool = db::connect_pool(&options).await.unwrap();
         Backlog { pool, database, endpoint, _stand_in: stand_in }
     }
 
@@ -111,6 +124,8 @@ impl Backlog {
     /// Drains the backlog with this many publishers, which start at once. The time ends with the last settled row.
     pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
         let rows = self.open_rows().await;
+        let meter = PostgresMeter::of(&self.pool).await;
+        let (children, server) = (ended_children_cpu_secs(), meter.read_usage().await);
         let waiting_since = Instant::now();
         let started: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
         let running: Vec<_> = (0..publishers).map(|_| tokio::spawn(watched(self.publisher(tps)))).collect();
@@ -124,6 +139,9 @@ impl Backlog {
             tokio::time::sleep(Duration::from_millis(100)).await;
             drained.add(watched(self.publisher(tps)).await);
         }
+        // All publishers have ended, and nothing else that this process started has.
+        drained.publisher_cpu_secs = ended_children_cpu_secs() - children;
+        drained.postgres_cpu_secs = meter.read_usage().await.since(server).cpu_secs;
         let ended: chrono::DateTime<chrono::Utc> = self.scalar("SELECT MAX(processed_on) FROM outbox_events").await;
         drained.secs = (ended - started).as_seconds_f64();
         drained
@@ -162,7 +180,7 @@ impl Backlog {
 
     /// The highest resident memory of a publisher so far.
     pub(crate) fn peak_rss_mb(&self, publisher: &Child) -> f64 {
-        high_water_mb(&format!("/proc/{}/status", publisher.id().unwrap()))
+        high_water_mb(publisher.id().unwrap())
     }
 
     /// Deletes every `nth` schedule without the publisher's knowledge.
@@ -237,24 +255,17 @@ impl Backlog {
 /// Runs a publisher until it exits, and returns its report and its highest resident memory.
 async fn watched(mut command: Command) -> (Value, f64) {
     let mut publisher = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-    let status = format!("/proc/{}/status", publisher.id().unwrap());
+    let process = publisher.id().unwrap();
     let mut peak_rss_mb = 0.0_f64;
     let ended = loop {
         if let Ok(Some(ended)) = publisher.try_wait() {
             break ended;
         }
-        peak_rss_mb = peak_rss_mb.max(high_water_mb(&status));
+        peak_rss_mb = peak_rss_mb.max(high_water_mb(process));
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     let mut report = String::new();
     publisher.stdout.take().unwrap().read_to_string(&mut report).await.unwrap();
     assert!(ended.success(), "the publisher fails: {report}");
     (serde_json::from_str(&report).unwrap(), peak_rss_mb)
-}
-
-/// `VmHWM` in megabytes, which only Linux reports; 0 elsewhere.
-pub(crate) fn high_water_mb(status: &str) -> f64 {
-    let status = std::fs::read_to_string(status).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).unwrap_or_default() / 1024.0
 }

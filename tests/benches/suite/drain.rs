@@ -48,6 +48,7 @@ async fn against_naive() -> Row {
 async fn near_the_limit() -> Row {
     let mut shares = Vec::new();
     let (mut calls_per_sec, mut limit) = (0.0, 0.0);
+    let (mut publisher, mut postgres) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let backlog = Backlog::new(15, None).await;
         backlog.fill(10_000, 10_000).await;
@@ -55,10 +56,18 @@ async fn near_the_limit() -> Row {
         let drained = backlog.drain(1, None).await;
         calls_per_sec = drained.writes / drained.secs;
         shares.push(100.0 * calls_per_sec / limit);
+        publisher.push(drained.cpu_ms_per_thousand_rows(drained.publisher_cpu_secs));
+        postgres.push(drained.cpu_ms_per_thousand_rows(drained.postgres_cpu_secs));
         backlog.end().await;
     }
     let share = median(&shares);
-    let figures = vec![("calls/s", calls_per_sec), ("limit calls/s", limit), ("% of limit", share)];
+    let figures = vec![
+        ("calls/s", calls_per_sec),
+        ("limit calls/s", limit),
+        ("% of limit", share),
+        ("publisher CPU ms / 1,000 rows", median(&publisher)),
+        ("Postgres CPU ms / 1,000 rows", median(&postgres)),
+    ];
     Row::new("B1", "10,000 workflows, 15 ms, 64 in flight", figures).against("% of the limit", share, 85.0, 95.0)
 }
 
@@ -75,6 +84,8 @@ async fn backlog(edits: i64, workflows: i64, latency_ms: u64) -> (Row, f64) {
         ("rows/s", per_sec),
         ("calls per workflow", calls_each),
         ("peak RSS MB", drained.peak_rss_mb),
+        ("publisher CPU ms / 1,000 rows", drained.cpu_ms_per_thousand_rows(drained.publisher_cpu_secs)),
+        ("Postgres CPU ms / 1,000 rows", drained.cpu_ms_per_thousand_rows(drained.postgres_cpu_secs)),
     ];
     (Row::new("B1", format!("{edits} rows / {workflows} workflows, {latency_ms} ms"), figures), per_sec)
 }

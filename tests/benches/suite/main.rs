@@ -9,14 +9,21 @@ mod backlog;
 mod cold_start;
 mod drain;
 mod edits;
+mod fairness;
+mod fire_costs;
 mod fires;
+mod history;
 mod invoke;
+mod large_table;
 mod load_generator;
+mod memory;
 mod open_transaction;
+mod outage;
 mod process_start;
 mod publish_latency;
 mod queue_comparison;
 mod quota;
+mod receiver;
 mod service;
 mod sweep;
 mod table;
@@ -26,12 +33,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use executor::claim::Slots;
 use local::config::target_folder;
+
+/// How many rows the cases with large tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// As many as a machine makes within minutes.
+    Usual,
+    /// As many as the goals name, or as fit into half of the free disk.
+    Full,
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    let value =
+        |name: &str| arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
+    let only = value("--only");
+    let size = match value("--size").map(String::as_str) {
+        None | Some("usual") => Size::Usual,
+        Some("full") => Size::Full,
+        Some(other) => panic!("--size {other}: write usual or full"),
+    };
     let wanted = |case: &str| only.is_none_or(|only| only.split(',').any(|name| name == case));
     let mut rows = Vec::new();
     if wanted("B1") {
@@ -54,6 +78,7 @@ async fn main() -> ExitCode {
     }
     if wanted("B7") {
         rows.extend(table::shown(invoke::all().await));
+        rows.extend(table::shown(fire_costs::all().await));
     }
     if wanted("B8") {
         rows.extend(table::shown(cold_start::all().await));
@@ -68,6 +93,18 @@ async fn main() -> ExitCode {
     if wanted("B11") {
         rows.extend(table::shown(watchdog::all().await));
     }
+    if wanted("B12") {
+        rows.extend(table::shown(fairness::all().await));
+    }
+    if wanted("B13") {
+        rows.extend(table::shown(large_table::all(size).await));
+    }
+    if wanted("B14") {
+        rows.extend(table::shown(outage::all(size).await));
+    }
+    if wanted("B15") {
+        rows.extend(table::shown(memory::all().await));
+    }
     table::evaluate_rows(&rows)
 }
 
@@ -80,6 +117,11 @@ pub(crate) fn program(name: &str) -> PathBuf {
     let built = target_folder().join("release").join(name);
     assert!(built.exists(), "{name} is missing: run `cargo build --release --workspace --bins`");
     built
+}
+
+/// An executor with so many slots, which are all free for one team.
+pub(crate) fn free_slots(slots: i64) -> Slots {
+    Slots { free: slots, of_a_team: slots, used: Vec::new() }
 }
 
 pub(crate) fn free_port() -> u16 {

@@ -38,6 +38,8 @@ impl Service {
         command.arg("serve").envs([("DATABASE_URL", backlog.dsn()), ("CRONBOX_BIND_ADDR", address.to_string())]);
         command.envs([("CRONBOX_KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
         command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
+        // The receivers of the bench are on this machine.
+        command.env("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8");
         // The environment of the publishers: another one would hold the database as a clone.
         command.env("CRONBOX_ENV", ENVIRONMENT);
         let (admin, scheduler) = (admin.reveal_text().to_owned(), scheduler.reveal_text().to_owned());
@@ -74,6 +76,14 @@ impl Service {
         self.until_ready().await;
     }
 
+    /// Stops the app, and waits until the server has ended its sessions, whose statistics are complete then.
+    pub(crate) async fn stop(mut self, backlog: &Backlog) {
+        self.process.kill().await.unwrap();
+        while backlog.scalar::<i64>(SESSIONS).await > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.id().unwrap()
     }
@@ -90,6 +100,11 @@ impl Service {
         }
     }
 }
+
+/// Sessions of other processes on this database.
+const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity
+                         WHERE datname = current_database() AND backend_type = 'client backend'
+                           AND application_name <> 'cronbox-bench'";
 
 /// The actor of the edits that the bench makes without the API.
 pub(crate) fn bench_edit() -> Edit {

@@ -48,12 +48,20 @@ impl Row {
 
 /// The median of some numbers.
 pub(crate) fn median(numbers: &[f64]) -> f64 {
+    percentile(numbers, 0.5)
+}
+
+/// The number that this share of the numbers does not exceed; infinite if there are none.
+pub(crate) fn percentile(numbers: &[f64], share: f64) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
-    at(&sorted, 0.5)
+    at(&sorted, share)
 }
 
 fn at(sorted: &[f64], share: f64) -> f64 {
+    if sorted.is_empty() {
+        return f64::INFINITY;
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backlog::{Backlog, high_water_mb};
+use tests::measure::high_water_mb;
+
+use crate::backlog::Backlog;
 use crate::service::Service;
 use crate::table::Row;
 
@@ -40,7 +42,7 @@ pub(crate) async fn all() -> Vec<Row> {
 }
 
 fn row(what: &str, mut figures: Vec<(&'static str, f64)>, app: &Service) -> Row {
-    figures.push(("peak RSS MB", high_water_mb(&format!("/proc/{}/status", app.pid()))));
+    figures.push(("peak RSS MB", high_water_mb(app.pid())));
     Row::new("B11", format!("the watchdog over 100,000 schedules, {what}"), figures)
 }
 

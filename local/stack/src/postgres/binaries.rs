@@ -57,6 +57,15 @@ impl Binaries {
         }
     }
 
+    /// Whether the server can load this library; it comes with Postgres's contrib modules.
+    pub(super) fn has_library(&self, name: &str) -> bool {
+        // The folders of Debian and PGDG, Homebrew, and Fedora.
+        let folders = ["../lib", "../lib/postgresql", "../lib64/pgsql"];
+        let endings = ["so", "dylib"];
+        let mut files = folders.iter().flat_map(|folder| endings.map(|ending| format!("{folder}/{name}.{ending}")));
+        files.any(|file| self.0.join(file).is_file())
+    }
+
     /// The path of one of the programs.
     pub(super) fn program_path(&self, name: &str) -> PathBuf {
         self.0.join(name)

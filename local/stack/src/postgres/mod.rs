@@ -152,7 +152,7 @@ impl Cluster<'_> {
         let mut command = self.command(Path::new("sh"));
         command.args(["-c", KEEPER, "postgres-keeper", signal]).arg(leftovers);
         command.arg(self.binaries.program_path("postgres")).arg("-D").arg(self.folder.data_folder());
-        for setting in settings(port, purpose) {
+        for setting in settings(port, purpose, self.binaries) {
             command.arg("-c").arg(setting);
         }
         // A separate process group: Ctrl-C reaches only this process, which stops the server last.
@@ -214,7 +214,7 @@ impl Cluster<'_> {
     }
 }
 
-fn settings(port: u16, purpose: Purpose) -> Vec<String> {
+fn settings(port: u16, purpose: Purpose, binaries: &Binaries) -> Vec<String> {
     let mut settings = vec![
         "listen_addresses=127.0.0.1".to_owned(),
         format!("port={port}"),
@@ -226,6 +226,11 @@ fn settings(port: u16, purpose: Purpose) -> Vec<String> {
         let fast = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal"];
         settings.extend(fast.map(str::to_owned));
         settings.extend(["max_wal_senders=0", "autovacuum=off"].map(str::to_owned));
+        // A library cannot be loaded later. It counts nothing until the settings of a database say so.
+        if binaries.has_library("pg_stat_statements") {
+            let counting = ["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=none"];
+            settings.extend(counting.map(str::to_owned));
+        }
     }
     settings
 }

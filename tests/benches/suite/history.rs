@@ -1,0 +1,144 @@
+//! A ledger with months of history, made by SQL in a database of its own: the rows that the app would have written.
+//!
+//! Each workflow fires once a day, at a minute of its own. The rows of two days to come exist, too, so that each pass of
+//! the watchdog finds every due time decided. All tables that the case fills are named only here.
+
+use std::ops::Range;
+
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
+use sqlx::PgConnection;
+
+/// The days of which a workflow has occurrences and runs, from the first `now` on. Retention is 90 days, so none is old.
+const DAYS: Range<i64> = -86..4;
+/// A day that is past its retention.
+const OLD_DAY: i64 = -95;
+/// The workflows whose old rows the prune removes: as many at each size of the table.
+const OLD_WORKFLOWS: usize = 500;
+
+/// A ledger that grows.
+pub(crate) struct History {
+    begin: DateTime<Utc>,
+    teams: Vec<i64>,
+    ids: Vec<i64>,
+}
+
+impl History {
+    /// An empty ledger of these teams.
+    pub(crate) fn new(begin: DateTime<Utc>, teams: Vec<i64>) -> History {
+        History { begin, teams, ids: Vec::new() }
+    }
+
+    /// The number of occurrences; there are as many runs.
+    pub(crate) fn rows(&self) -> u64 {
+        self.ids.len() as u64 * days()
+    }
+
+    /// Adds workflows with their history, day by day, until there are this many occurrences. The next check of the
+    /// watchdog was due some minutes before `now`.
+    pub(crate) async fn grow_to(&mut self, db: &mut PgConnection, rows: u64, now: DateTime<Utc>) {
+        let wanted = usize::try_from(rows / days()).unwrap();
+        let made: Vec<i64> = sqlx::query_scalar(ADD_WORKFLOWS)
+            .bind(now)
+            .bind(&self.teams)
+            .bind(i64::try_from(self.ids.len()).unwrap())
+            .bind(i64::try_from(wanted).unwrap() - 1)
+            .bind(self.begin - TimeDelta::days(100))
+            .fetch_all(&mut *db)
+            .await
+            .unwrap();
+        self.make_partitions(db).await;
+        for day in DAYS {
+            self.add_day(db, day, made[0], made[made.len() - 1]).await;
+        }
+        self.ids.extend(made);
+        for statement in ["VACUUM (ANALYZE)", "CHECKPOINT"] {
+            sqlx::raw_sql(statement).execute(&mut *db).await.unwrap();
+        }
+    }
+
+    /// Adds a day that is past its retention, of the first workflows.
+    pub(crate) async fn add_old_day(&self, db: &mut PgConnection) {
+        self.make_partitions(db).await;
+        self.add_day(db, OLD_DAY, self.ids[0], self.ids[OLD_WORKFLOWS.min(self.ids.len()) - 1]).await;
+    }
+
+    /// How many workflows there are.
+    pub(crate) fn workflows(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// A workflow of the first team.
+    pub(crate) fn some_workflow(&self) -> i64 {
+        self.ids[0]
+    }
+
+    /// Makes the partitions of all days, if this version has any.
+    async fn make_partitions(&self, db: &mut PgConnection) {
+        let has_partitions: bool = sqlx::query_scalar(HAS_PARTITIONS).fetch_one(&mut *db).await.unwrap();
+        if has_partitions {
+            let first = self.begin + TimeDelta::days(OLD_DAY);
+            let days = i32::try_from(DAYS.end - OLD_DAY).unwrap();
+            sqlx::query("SELECT make_day_partitions($1, $2)").bind(first).bind(days).execute(db).await.unwrap();
+        }
+    }
+
+    async fn add_day(&self, db: &mut PgConnection, day: i64, first: i64, last: i64) {
+        let day = (self.begin.date_naive() + TimeDelta::days(day)).and_time(NaiveTime::MIN).and_utc();
+        sqlx::query(ADD_DAY).bind(day).bind(first).bind(last).execute(db).await.unwrap();
+    }
+}
+
+fn days() -> u64 {
+    DAYS.count() as u64
+}
+
+const HAS_PARTITIONS: &str = "SELECT to_regproc('make_day_partitions') IS NOT NULL";
+
+/// Workflows number `$3` to `$4` of the teams `$2`, made at `$5` and published. The watchdog is to check them at `$1`.
+const ADD_WORKFLOWS: &str = r#"
+    WITH made AS (
+        INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on,
+                               schedule_activated_at, ledger_cursor, watch_at)
+        SELECT ($2::bigint[])[1 + nth % array_length($2, 1)], 'history ' || nth, '{"type":"log","message":"m"}',
+               nth % 60 || ' ' || nth / 60 % 24 || ' * * *', 1, $5, $5, $5, $1 - INTERVAL '11 minutes',
+               $1 - INTERVAL '10 minutes'
+          FROM generate_series($3::bigint, $4::bigint) AS nth
+         ORDER BY nth
+        RETURNING id, cron_schedule
+    ), versions AS (
+        INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+        SELECT id, 1, $5, cron_schedule, 'active' FROM made
+    ), published AS (
+        INSERT INTO publications (workflow_id, desired_revision, applied_revision, applied_on)
+        SELECT id, 1, 1, $5 FROM made
+    )
+    SELECT id FROM made ORDER BY id
+"#;
+
+/// The due times of the day `$1`, of the workflows `$2` to `$3`, in the order in which they were due: one of
+/// fifty failed. The ids are of version 7, as the app makes them.
+const ADD_DAY: &str = r#"
+    WITH due AS MATERIALIZED (
+        SELECT w.id AS workflow_id, w.team_id, d.time,
+               (lpad(to_hex((EXTRACT(EPOCH FROM d.time) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
+                || '8' || substr(md5(random()::text), 1, 15))::uuid AS occurrence_id,
+               (lpad(to_hex((EXTRACT(EPOCH FROM d.time) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
+                || '8' || substr(md5(random()::text), 1, 15))::uuid AS run_id,
+               CASE WHEN (w.id + EXTRACT(DAY FROM d.time)::bigint) % 50 = 0 THEN 'failed' ELSE 'succeeded' END AS state
+          FROM workflows w
+         CROSS JOIN LATERAL (SELECT $1::timestamptz + make_interval(
+                                        hours => split_part(w.cron_schedule, ' ', 2)::int,
+                                        mins => split_part(w.cron_schedule, ' ', 1)::int) AS time) AS d
+         WHERE w.id BETWEEN $2 AND $3
+         ORDER BY d.time
+    ), recorded AS (
+        INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, revision, run_id, lateness_s, decided_on,
+                                 created_on, updated_on)
+        SELECT occurrence_id, workflow_id, time, 'fired', 1, run_id, 1, time, time, time FROM due
+    )
+    INSERT INTO runs (id, workflow_id, team_id, occurrence_id, trigger, state, scheduled_time, run_after, attempt,
+                      created_on, started_on, finished_on, result, error, duration_ms)
+    SELECT run_id, workflow_id, team_id, occurrence_id, 'schedule', state, time, time, 1, time, time, time,
+           '{"status":200,"body":"ok"}', CASE state WHEN 'failed' THEN 'the receiver answered 500' END, 1
+      FROM due
+"#;
