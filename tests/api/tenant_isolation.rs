@@ -200,7 +200,8 @@ async fn workflows_of_other_teams_are_not_locked() {
     let stranger = another_team(&s, "strangers").await;
     let holder = lock_workflow(&s, id).await;
     let patch = json!({"description": "x"});
-    let answer = stranger.patch(&format!("/api/v1/workflows/{id}"), &patch);
+    let path = format!("/api/v1/workflows/{id}");
+    let answer = stranger.patch(&path, &patch);
     tokio::time::timeout(PATIENCE, answer).await.expect("it waits for the lock").refused(404, "not_found", None);
     stranger.post_empty(&format!("/api/v1/schedules/{id}:fire")).await.refused(404, "not_found", None);
     holder.rollback().await.unwrap();

@@ -94,11 +94,11 @@ async fn transactions_begin_with_limits_of_their_pool() {
     let limits =
         TransactionLimits { lock: Some(Duration::from_millis(1_234)), statement: Some(Duration::from_secs(7)) };
     let limited = of_login.clone().with_limits(limits);
-    let before = limits_of(&mut *of_login.acquire().await.unwrap()).await;
+    let before = limits_of(&mut of_login.acquire().await.unwrap()).await;
     let mut tx = db::begin_transaction(&limited).await.unwrap();
     assert_eq!(limits_of(&mut tx).await, "1234ms 7s");
     tx.commit().await.unwrap();
-    assert_eq!(limits_of(&mut *limited.acquire().await.unwrap()).await, before);
+    assert_eq!(limits_of(&mut limited.acquire().await.unwrap()).await, before);
     let mut tx = db::begin_transaction(&of_login).await.unwrap();
     assert_eq!(limits_of(&mut tx).await, before);
     tx.rollback().await.unwrap();

@@ -13,8 +13,9 @@ use crate::lines::{LineFull, Turn};
 /// A transaction that edits one workflow. The next edit of the workflow begins after it.
 pub(crate) struct EditTransaction {
     tx: Transaction,
-    // After the transaction, because what is declared first is dropped first.
-    _turns: (Turn<(Option<i64>, WorkflowId)>, Option<Turn<i64>>),
+    // The turns stand after the transaction, because what is declared first is dropped first.
+    _turn_of_row: Turn<(Option<i64>, WorkflowId)>,
+    _turn_of_team: Option<Turn<i64>>,
 }
 
 impl EditTransaction {
@@ -25,10 +26,10 @@ impl EditTransaction {
     /// # Errors
     /// Returns 429 if too many edits of the workflow wait, or the failure of the database.
     pub(crate) async fn begin(app: &App, caller: &Caller, id: WorkflowId) -> Result<Self, Error> {
-        let of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
-        let of_team = wait_team_turn(app, caller).await?;
+        let turn_of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
+        let turn_of_team = wait_team_turn(app, caller).await?;
         let tx = db::begin_transaction(&app.pools.edits).await?;
-        Ok(Self { tx, _turns: (of_row, of_team) })
+        Ok(Self { tx, _turn_of_row: turn_of_row, _turn_of_team: turn_of_team })
     }
 
     /// Commits the changes.
