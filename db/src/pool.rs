@@ -1,14 +1,17 @@
 //! The pool, whose connections can write and whose statements have a limit.
 
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use sqlx::postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
 
 use crate::connection::{AcquiredConnection, PgConnection};
-use crate::options::{Options, connect_options, server_address};
+use crate::options::{Options, connect_options, direct_options, server_address};
 use crate::server::Server;
 
 /// Connections to one database; clones share them.
@@ -16,6 +19,17 @@ use crate::server::Server;
 pub struct PgPool {
     raw: sqlx::PgPool,
     server: Server,
+    direct: Direct,
+}
+
+/// The way past the pooler, if there is one; no derived `Debug`, because it has a password.
+#[derive(Clone)]
+struct Direct(Arc<Mutex<Option<PgConnectOptions>>>);
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direct").finish_non_exhaustive()
+    }
 }
 
 /// Opens a pool and checks that it reaches a database that accepts writes.
@@ -30,7 +44,7 @@ pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
             let at = server_address(&connect_options(options)?);
             match pool.server.last_refusal() {
                 Some(refusal) => {
-                    bail!("the database at {at} cannot be used: {refusal}; use a DSN that names the writer")
+                    bail!("the database at {at} cannot be used: {}; {}", refusal.sentence(), refusal.remedy())
                 }
                 None => bail!("the database at {at} does not answer: start it, or correct the DSN"),
             }
@@ -49,11 +63,12 @@ pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
 /// # Errors
 /// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
 pub fn create_pool(options: &Options) -> anyhow::Result<PgPool> {
-    let server = Server::default();
+    let server = Server::behind(options.pooler);
+    let direct = Direct(Arc::new(Mutex::new(direct_options(options)?)));
     let guarded = server.guard_pool(
         PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout),
     );
-    Ok(PgPool { raw: guarded.connect_lazy_with(connect_options(options)?), server })
+    Ok(PgPool { raw: guarded.connect_lazy_with(connect_options(options)?), server, direct })
 }
 
 /// Changes the login of new connections; open ones are not affected.
@@ -62,6 +77,7 @@ pub fn create_pool(options: &Options) -> anyhow::Result<PgPool> {
 /// Fails if the DSN cannot be parsed.
 pub fn log_in_anew(pool: &PgPool, options: &Options) -> anyhow::Result<()> {
     pool.raw.set_connect_options(connect_options(options)?);
+    *pool.direct.0.lock().unwrap_or_else(PoisonError::into_inner) = direct_options(options)?;
     Ok(())
 }
 
@@ -77,6 +93,12 @@ impl PgPool {
     /// Closes all connections after they are returned.
     pub async fn close(&self) {
         self.raw.close().await;
+    }
+
+    /// How a connection that belongs to no pool reaches the server: past the pooler, if a DSN leads past it.
+    pub(crate) fn direct_login(&self) -> PgConnectOptions {
+        let direct = self.direct.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        direct.unwrap_or_else(|| (*self.raw.connect_options()).clone())
     }
 
     /// sqlx's pool, for its settings. Statements on it would have no time limit.

@@ -23,7 +23,7 @@ pub async fn begin_transaction(pool: &PgPool) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
     let started = tokio::spawn(async move {
         let mut connection = pool.acquire().await?;
-        connection.execute("BEGIN").await?;
+        connection.begin().await?;
         Ok(Transaction(connection))
     });
     match started.await {

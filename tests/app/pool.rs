@@ -12,8 +12,11 @@ const LEFT_OPEN: &str = "SELECT count(*) FROM pg_stat_activity
                             AND state LIKE 'idle in transaction%'";
 
 async fn pool(s: &Story, max_connections: u32) -> PgPool {
-    let (dsn, acquire_timeout) = (s.dsn(), PATIENCE);
-    let options = db::Options { dsn, max_connections, acquire_timeout, application_name: "cancelled" };
+    let options = db::Options {
+        acquire_timeout: PATIENCE,
+        application_name: "cancelled",
+        ..app::config::database_options(&s.owner_dsn(), max_connections)
+    };
     db::connect_pool(&options).await.unwrap()
 }
 

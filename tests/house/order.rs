@@ -131,10 +131,10 @@ static HOUSES: [House; 14] = [
         src: "db/src",
         rooms: &[
             ("crate", "lib"),
-            ("uses of a pool", "listener migrate transaction zones"),
+            ("uses of a pool", "listener migrate roles transaction zones"),
             ("pool", "pool"),
             ("connection", "connection"),
-            ("server", "server proof"),
+            ("server", "pooled proof server"),
             ("settings", "failpoint options tls"),
         ],
     },

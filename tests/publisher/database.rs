@@ -15,10 +15,9 @@ pub(crate) async fn fresh() -> (PgPool, String) {
 /// A pool like that of a publisher process.
 pub(crate) fn pool(dsn: &str) -> PgPool {
     db::create_pool(&db::Options {
-        dsn: dsn.to_owned(),
-        max_connections: 6,
         acquire_timeout: PATIENCE,
         application_name: "cronbox test",
+        ..app::config::database_options(dsn, 6)
     })
     .unwrap()
 }

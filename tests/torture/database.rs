@@ -183,7 +183,10 @@ impl Ground {
 }
 
 fn pool(dsn: &str, application_name: &'static str) -> PgPool {
-    let options =
-        db::Options { dsn: dsn.to_owned(), max_connections: 1, acquire_timeout: tests::PATIENCE, application_name };
+    let options = db::Options {
+        acquire_timeout: tests::PATIENCE,
+        application_name,
+        ..app::config::database_options(dsn, 1)
+    };
     db::create_pool(&options).unwrap()
 }

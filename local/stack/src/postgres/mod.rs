@@ -5,6 +5,7 @@
 
 mod binaries;
 mod folder;
+mod logins;
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -19,8 +20,9 @@ use anyhow::{Context, Result, bail};
 
 use self::binaries::{Binaries, User};
 pub use self::folder::{Folder, state_folder};
+pub use self::logins::{Login, log_in_as};
 
-/// The role that owns everything.
+/// The role that owns the server; it migrates, and tests write rows as it.
 const ROLE: &str = "cronbox";
 
 /// `$1` is the signal that stops the server, `$2` what to remove then, the rest the server's command line.
@@ -91,6 +93,11 @@ impl Postgres {
     /// The DSN of one of its databases.
     pub fn dsn(&self, database: &str) -> String {
         format!("postgres://{ROLE}:{}@127.0.0.1:{}/{database}", self.password, self.port)
+    }
+
+    /// The password of all logins.
+    pub fn password(&self) -> &str {
+        &self.password
     }
 
     /// The process that supervises the server; for a test that kills it.

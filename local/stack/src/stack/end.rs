@@ -48,10 +48,13 @@ impl Stack {
             served.stop_serving().await?;
         }
         self.stop.apps.cancel();
+        let app_pool = self.apps.first().map(|first| first.app.pool.clone());
         for app in std::mem::take(&mut self.apps) {
             app.serving.await.context("the app ended unexpectedly")??;
         }
-        self.pool.close().await;
+        for pool in app_pool.iter().chain([&self.publisher_pool, &self.pool]) {
+            pool.close().await;
+        }
         self.database.remove_clone().await
     }
 
@@ -73,7 +76,7 @@ impl Drop for Stack {
             return;
         }
         let deliveries = self.stand_in.lambda.count_pending();
-        let dsn = self.dsn();
+        let dsn = self.owner_dsn();
         // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
         let counted = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
         // Not awaited: a wait would block this thread, and the removal would wait for an incomplete connection of it.
