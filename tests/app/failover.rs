@@ -20,7 +20,7 @@ struct Server {
 
 impl Server {
     async fn of(s: &Story) -> Server {
-        let mut admin = PgConnection::connect(&s.dsn()).await.unwrap();
+        let mut admin = PgConnection::connect(&s.owner_dsn()).await.unwrap();
         let database = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut admin).await.unwrap();
         Server { admin, database }
     }
@@ -88,7 +88,7 @@ async fn sessions_that_turn_read_only_are_closed() {
     assert_eq!(error.as_database_error().unwrap().code().unwrap(), "25006");
     drop(connection);
     // Not through the pool, because the pool checks the session before it hands it out.
-    let mut admin = PgConnection::connect(&s.dsn()).await.unwrap();
+    let mut admin = PgConnection::connect(&s.owner_dsn()).await.unwrap();
     let lives = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
     let began = Instant::now();
     while sqlx::query_scalar::<_, bool>(lives).bind(pid).fetch_one(&mut admin).await.unwrap() {

@@ -22,7 +22,7 @@ fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
 }
 
 fn options(s: &Story) -> db::Options {
-    db::Options { application_name: "migrate", ..app::config::database_options(&s.dsn(), 1) }
+    db::Options { application_name: "migrate", ..app::config::database_options(&s.owner_dsn(), 1) }
 }
 
 /// A migration's statement may take as long as it needs. It must not wait long for a lock, because all other sessions
@@ -71,7 +71,12 @@ async fn migrations_ask_again_for_a_lock() {
 #[tokio::test]
 async fn an_unfinished_index_is_made_again() {
     let s = Story::today().await;
-    s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1), (1)").await;
+    s.execute(
+        "CREATE TABLE numbers (n INTEGER);
+         ALTER TABLE numbers OWNER TO cronbox_owner;
+         INSERT INTO numbers VALUES (1), (1)",
+    )
+    .await;
     let index = migrator("CREATE UNIQUE INDEX CONCURRENTLY numbers_n ON numbers (n)", true);
     assert!(db::migrate_by(&index, &options(&s)).await.is_err(), "1 is there twice");
     s.execute("DELETE FROM numbers").await;
@@ -204,14 +209,14 @@ fn migrate(dsn: &str) -> Command {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_migrate_waits_for_the_first() {
     let s = Story::today().await;
-    s.execute("CREATE TABLE gate (is_open BOOLEAN NOT NULL)").await;
+    s.execute("CREATE TABLE gate (is_open BOOLEAN NOT NULL); GRANT SELECT ON gate TO PUBLIC").await;
     let gated = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$";
     let (gated, options) = (migrator(gated, false), options(&s));
     let second = async {
         let at_gate = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
                           AND datname = current_database() AND wait_event = 'PgSleep'";
         s.until(at_gate, 1).await;
-        let mut second = migrate(&s.dsn()).spawn().unwrap();
+        let mut second = migrate(&s.owner_dsn()).spawn().unwrap();
         let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
         let waits = async {
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -235,7 +240,7 @@ async fn a_second_migrate_waits_for_the_first() {
 #[tokio::test]
 async fn two_migrates_may_start_at_once() {
     let s = Story::today().await;
-    let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (server, database) = s.owner_dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let empty = format!("{database}_empty");
     s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
     let dsn = format!("{server}/{empty}");

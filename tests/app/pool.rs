@@ -74,7 +74,7 @@ async fn rollback_frees_locks_of_failed_statements() {
     let mut failed = db::begin_transaction(&pool).await.unwrap();
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.commit_or_rollback::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
-    let dsn = s.dsn();
+    let dsn = s.owner_dsn();
     // This runtime is blocked meanwhile, so the pool, which rolls back what it finds open, has no turn.
     let locked = std::thread::spawn(move || {
         let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -183,10 +183,7 @@ impl Ground {
 }
 
 fn pool(dsn: &str, application_name: &'static str) -> PgPool {
-    let options = db::Options {
-        acquire_timeout: tests::PATIENCE,
-        application_name,
-        ..app::config::database_options(dsn, 1)
-    };
+    let options =
+        db::Options { acquire_timeout: tests::PATIENCE, application_name, ..app::config::database_options(dsn, 1) };
     db::create_pool(&options).unwrap()
 }

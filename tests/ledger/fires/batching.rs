@@ -23,7 +23,7 @@ async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
 async fn wait_long_for_locks(s: &Story) {
     let mut connections = Vec::new();
     for _ in 0..s.app().config.db_max_connections {
-        let mut connection = s.pool.raw_pool().acquire().await.unwrap();
+        let mut connection = s.app().pool.raw_pool().acquire().await.unwrap();
         sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
         connections.push(connection);
     }
@@ -151,6 +151,7 @@ async fn fires_of_aborted_batches_are_retried_singly() {
     let all = workflows(&s, 10).await;
     s.execute(
         "CREATE SEQUENCE taken_back;
+         GRANT USAGE ON SEQUENCE taken_back TO PUBLIC;
          CREATE FUNCTION take_back() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
              IF nextval('taken_back') <= 4 THEN RAISE EXCEPTION 'another came first' USING ERRCODE = '40001'; END IF;
@@ -174,6 +175,7 @@ async fn conflicts_are_tried_five_times() {
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.execute(
         "CREATE SEQUENCE tries;
+         GRANT USAGE ON SEQUENCE tries TO PUBLIC;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
              PERFORM nextval('tries');

@@ -65,7 +65,7 @@ impl Database {
         {
             return Err(error).context("cannot create the database");
         }
-        migrate(&postgres, KEPT).await?;
+        prepare_database(&postgres, KEPT).await?;
         Ok(Database::Kept(postgres))
     }
 
@@ -119,7 +119,7 @@ impl Cluster {
         let postgres = start(Folder::create_temporary()?, Purpose::ThrowAway).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
         sqlx::query("CREATE DATABASE cronbox_template").execute(&mut admin).await?;
-        migrate(&postgres, TEMPLATE).await?;
+        prepare_database(&postgres, TEMPLATE).await?;
         Ok(Cluster { postgres, numbered: AtomicU32::new(1) })
     }
 }
@@ -151,7 +151,10 @@ async fn start(folder: Folder, purpose: Purpose) -> Result<Postgres> {
 }
 
 /// Migrates as an operator does: the groups, then their logins, then the timeouts of the logins.
-async fn migrate(postgres: &Postgres, database: &str) -> Result<()> {
+///
+/// # Errors
+/// Fails if the server does not answer, or if a migration fails.
+pub async fn prepare_database(postgres: &Postgres, database: &str) -> Result<()> {
     let options = app::config::database_options(&postgres.dsn(database), 1);
     db::migrate_with_roles(&options).await?;
     if create_logins(postgres, database).await? > 0 {

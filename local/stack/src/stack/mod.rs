@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub use self::answer::Answer;
-pub use self::database::Database;
+pub use self::database::{Database, prepare_database};
 pub use self::keys::{Keys, write_secret};
 pub use self::parts::{GROUP, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use self::parts::{Instance, PATIENCE, Stop};
