@@ -183,7 +183,7 @@ static HOUSES: [House; 14] = [
         src: "tests/support",
         rooms: &[
             ("crate", "lib"),
-            ("proxies", "counting_proxy lossy_proxy proxy"),
+            ("proxies", "counting_proxy lossy_proxy pgbouncer proxy"),
             ("stories", "story"),
             ("servers", "moto runtime"),
             ("client", "api statements timeout"),
