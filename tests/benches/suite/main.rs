@@ -13,6 +13,7 @@ mod fires;
 mod invoke;
 mod load_generator;
 mod open_transaction;
+mod poolers;
 mod process_start;
 mod publish_latency;
 mod queue_comparison;
@@ -67,6 +68,9 @@ async fn main() -> ExitCode {
     }
     if wanted("B11") {
         rows.extend(table::shown(watchdog::all().await));
+    }
+    if wanted("B16") {
+        rows.extend(table::shown(poolers::all().await));
     }
     table::evaluate_rows(&rows)
 }
