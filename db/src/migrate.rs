@@ -109,8 +109,8 @@ async fn try_once(
     let is_owner = become_owner(roles, connection).await?;
     drop_invalid_indexes(migrator, connection).await?;
     migrator.run(&mut *connection).await?;
-    if is_owner && roles != Roles::Follow {
-        grant_privileges(connection).await?;
+    if is_owner && roles != Roles::Follow && grant_privileges(connection).await? == Groups::ChangeNow {
+        return Ok(Tried::GroupsChange);
     }
     Ok(Tried::Migrated)
 }

@@ -49,9 +49,7 @@ pub(crate) enum Groups {
 pub(crate) async fn make_groups(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<Groups> {
     match sqlx::raw_sql(include_str!("roles/groups.sql")).execute(&mut *connection).await {
         Ok(_) => {}
-        Err(error) if code(&error).is_some_and(|code| MADE_MEANWHILE.contains(&&*code)) => {
-            return Ok(Groups::ChangeNow);
-        }
+        Err(error) if is_made_meanwhile(&error) => return Ok(Groups::ChangeNow),
         Err(error) if code(&error).as_deref() == Some(INSUFFICIENT_PRIVILEGE) => {
             return Err(error).context("this login may not make the groups: migrate with a role that has CREATEROLE");
         }
@@ -75,9 +73,12 @@ pub(crate) async fn become_owner(roles: Roles, connection: &mut PgConnection) ->
 }
 
 /// Grants what the app and the publisher may do, also on what the last migrations made.
-pub(crate) async fn grant_privileges(connection: &mut PgConnection) -> anyhow::Result<()> {
-    let granted = sqlx::raw_sql(include_str!("roles/grants.sql")).execute(connection).await;
-    granted.map(drop).context("cannot grant the groups their privileges")
+pub(crate) async fn grant_privileges(connection: &mut PgConnection) -> anyhow::Result<Groups> {
+    match sqlx::raw_sql(include_str!("roles/grants.sql")).execute(connection).await {
+        Ok(_) => Ok(Groups::Exist),
+        Err(error) if is_made_meanwhile(&error) => Ok(Groups::ChangeNow),
+        Err(error) => Err(error).context("cannot grant the groups their privileges"),
+    }
 }
 
 async fn is_owned_by_group(connection: &mut PgConnection) -> sqlx::Result<bool> {
@@ -198,6 +199,10 @@ async fn limit_logins(connection: &mut PgConnection) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_made_meanwhile(error: &sqlx::Error) -> bool {
+    code(error).is_some_and(|code| MADE_MEANWHILE.contains(&&*code))
 }
 
 fn code(error: &sqlx::Error) -> Option<String> {

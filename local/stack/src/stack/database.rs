@@ -168,7 +168,7 @@ async fn create_logins(postgres: &Postgres, database: &str) -> Result<usize> {
     let mut admin = PgConnection::connect(&postgres.dsn(database)).await?;
     let mut created = 0;
     for login in Login::ALL {
-        let exists = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)");
+        let exists = sqlx::query_scalar::<_, bool>("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)");
         if !exists.bind(login.name()).fetch_one(&mut admin).await? {
             let (name, password, group) = (login.name(), postgres.password(), login.group());
             // The password is hexadecimal, and the names are constants.
