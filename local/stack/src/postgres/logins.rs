@@ -1,6 +1,7 @@
 //! The logins of a local server: the owner, and one for each group of least privilege.
 
-use super::ROLE;
+/// The role that owns the server; it migrates, and tests write rows as it.
+pub(super) const ROLE: &str = "cronbox";
 
 /// A login that may do only what one of our programs does; it has the server's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,10 +20,8 @@ use anyhow::{Context, Result, bail};
 
 use self::binaries::{Binaries, User};
 pub use self::folder::{Folder, state_folder};
+use self::logins::ROLE;
 pub use self::logins::{Login, log_in_as};
-
-/// The role that owns the server; it migrates, and tests write rows as it.
-const ROLE: &str = "cronbox";
 
 /// `$1` is the signal that stops the server, `$2` what to remove then, the rest the server's command line.
 const KEEPER: &str = r#"
