@@ -62,7 +62,7 @@ impl PgConnection {
         let PgConnection { raw, health, session } = self;
         // Also if it fails: a statement must not follow in another session.
         *session = Session::OfTransaction;
-        health.limited(begin_anywhere(&mut **raw)).await
+        health.limited(begin_anywhere(raw)).await
     }
 }
 
@@ -113,7 +113,7 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
             Session::Own => (&mut **raw).fetch_many(query),
             Session::OfTransaction => (&mut **raw).fetch_many(Unnamed(query)),
             Session::OfStatement { is_open } => {
-                let ended = health.all_answers(run_in_transaction(&mut **raw, is_open, query));
+                let ended = health.all_answers(run_in_transaction(raw, is_open, query));
                 return Box::pin(ended.map_ok(futures::stream::iter).try_flatten_stream());
             }
         };
@@ -133,7 +133,7 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
             Session::Own => health.limited((&mut **raw).fetch_optional(query)).boxed(),
             Session::OfTransaction => health.limited((&mut **raw).fetch_optional(Unnamed(query))).boxed(),
             Session::OfStatement { is_open } => {
-                let ended = health.all_answers(run_in_transaction(&mut **raw, is_open, query));
+                let ended = health.all_answers(run_in_transaction(raw, is_open, query));
                 async move {
                     let answers = ended.await?.into_iter().collect::<sqlx::Result<Vec<_>>>()?;
                     Ok(answers.into_iter().find_map(Either::right))
