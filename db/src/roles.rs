@@ -56,8 +56,7 @@ pub(crate) async fn make_groups(migrator: &Migrator, connection: &mut PgConnecti
         Err(error) => return Err(error).context("cannot make the groups"),
     }
     give_to_owner(migrator, connection).await?;
-    limit_logins(connection).await?;
-    Ok(Groups::Exist)
+    limit_logins(connection).await
 }
 
 /// Continues as the owner, if the schema belongs to it or `roles` gives it the schema. Returns whether it does.
@@ -171,7 +170,7 @@ struct Unlimited {
 }
 
 /// Sets the timeouts of the logins, behind those that our programs set themselves. A value of the operator stays.
-async fn limit_logins(connection: &mut PgConnection) -> anyhow::Result<()> {
+async fn limit_logins(connection: &mut PgConnection) -> anyhow::Result<Groups> {
     let (names, values): (Vec<&str>, Vec<&str>) = TIMEOUTS.iter().copied().unzip();
     let unlimited: Vec<Unlimited> = sqlx::query_as(
         "-- limit_logins: an owner's migrations take as long as they need
@@ -193,12 +192,16 @@ async fn limit_logins(connection: &mut PgConnection) -> anyhow::Result<()> {
     for one in unlimited {
         // The server has quoted the names.
         let done = sqlx::raw_sql(AssertSqlSafe(one.statement.clone())).execute(&mut *connection).await;
-        if let Err(error) = done {
+        match done {
+            Ok(_) => {}
+            Err(error) if is_made_meanwhile(&error) => return Ok(Groups::ChangeNow),
             // Our programs set the same timeouts themselves.
-            tracing::warn!(login = one.login, %error, "timeout of a login not set: run {}", one.statement);
+            Err(error) => {
+                tracing::warn!(login = one.login, %error, "timeout of a login not set: run {}", one.statement)
+            }
         }
     }
-    Ok(())
+    Ok(Groups::Exist)
 }
 
 fn is_made_meanwhile(error: &sqlx::Error) -> bool {

@@ -40,7 +40,7 @@ enum Command {
     Migrate {
         #[command(flatten)]
         database: Database,
-        /// First make the groups cronbox_owner, cronbox_app and cronbox_publisher, and give the schema to the first one.
+        /// First make the groups `cronbox_owner`, `cronbox_app` and `cronbox_publisher`; the first one gets the schema.
         #[arg(long)]
         roles: bool,
     },
