@@ -197,7 +197,7 @@ async fn limit_logins(connection: &mut PgConnection) -> anyhow::Result<Groups> {
             Err(error) if is_made_meanwhile(&error) => return Ok(Groups::ChangeNow),
             // Our programs set the same timeouts themselves.
             Err(error) => {
-                tracing::warn!(login = one.login, %error, "timeout of a login not set: run {}", one.statement)
+                tracing::warn!(login = one.login, %error, "timeout of a login not set: run {}", one.statement);
             }
         }
     }
