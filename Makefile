@@ -12,7 +12,7 @@ endif
 
 .PHONY: tzdata nightly mutants setup up test schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
-setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
+setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
 
 up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: the build that `make test` makes)

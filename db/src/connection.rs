@@ -7,25 +7,39 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt as _, Stream};
+use futures::{FutureExt as _, Stream, TryFutureExt as _};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
+use sqlx::postgres::{PgRow, PgStatement, PgTypeInfo};
+use sqlx::{AssertSqlSafe, Describe, Either, Execute, Executor, Postgres, SqlStr};
 use tokio::time::{Instant, Sleep};
 
+use crate::options::Pooler;
+use crate::pooled::{Answer, Unnamed, begin_anywhere, run_in_transaction};
 use crate::server::{STATEMENT_LIMIT, Server};
-
-/// A result of a statement: a row, or the number of changed rows.
-type Answer = sqlx::Result<Either<PgQueryResult, PgRow>>;
 
 /// A connection of the pool. An error that ends its session closes it instead of returning it.
 pub struct PgConnection {
     raw: PoolConnection<Postgres>,
     health: Health,
+    session: Session,
+    /// The statement that begins a transaction with the limits of the pool.
+    begin: Arc<str>,
+}
+
+/// To which session of the server the connection leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Session {
+    /// Always the same
+    Own,
+    /// The same until the caller's transaction ends
+    OfTransaction,
+    /// Another one in each transaction, so each statement has its own; an interrupted one is still open
+    OfStatement { is_open: bool },
 }
 
 /// Whether the connection may return to its pool.
@@ -35,8 +49,25 @@ struct Health {
 }
 
 impl PgConnection {
-    pub(crate) fn new(raw: PoolConnection<Postgres>, server: Server) -> Self {
-        PgConnection { raw, health: Health { server, is_broken: false } }
+    pub(crate) fn new(raw: PoolConnection<Postgres>, server: Server, begin: Arc<str>) -> Self {
+        let session = match server.pooler() {
+            Pooler::None | Pooler::Session => Session::Own,
+            Pooler::Transaction => Session::OfStatement { is_open: false },
+        };
+        PgConnection { raw, health: Health { server, is_broken: false }, session, begin }
+    }
+
+    /// Begins a transaction that the caller ends.
+    pub(crate) async fn begin(&mut self) -> sqlx::Result<()> {
+        if self.session == Session::Own {
+            // Constants and numbers.
+            let begin = AssertSqlSafe(Arc::clone(&self.begin));
+            return self.execute(begin).await.map(drop);
+        }
+        let PgConnection { raw, health, session, begin } = self;
+        // Also if it fails: a statement must not follow in another session.
+        *session = Session::OfTransaction;
+        health.limited(begin_anywhere(raw, begin)).await
     }
 }
 
@@ -82,9 +113,17 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         'q: 'e,
         E: 'q,
     {
-        let PgConnection { raw, health } = self;
+        let PgConnection { raw, health, session, begin } = self;
+        let answers = match session {
+            Session::Own => (&mut **raw).fetch_many(query),
+            Session::OfTransaction => (&mut **raw).fetch_many(Unnamed(query)),
+            Session::OfStatement { is_open } => {
+                let ended = health.all_answers(run_in_transaction(raw, begin, is_open, query));
+                return Box::pin(ended.map_ok(futures::stream::iter).try_flatten_stream());
+            }
+        };
         let patience = Box::pin(tokio::time::sleep(STATEMENT_LIMIT));
-        Box::pin(Limited { answers: (&mut **raw).fetch_many(query), patience, is_waiting: true, health })
+        Box::pin(Limited { answers, patience, is_waiting: true, health })
     }
 
     fn fetch_optional<'e, 'q, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
@@ -94,15 +133,26 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         'q: 'e,
         E: 'q,
     {
-        let PgConnection { raw, health } = self;
-        health.limited((&mut **raw).fetch_optional(query)).boxed()
+        let PgConnection { raw, health, session, begin } = self;
+        match session {
+            Session::Own => health.limited((&mut **raw).fetch_optional(query)).boxed(),
+            Session::OfTransaction => health.limited((&mut **raw).fetch_optional(Unnamed(query))).boxed(),
+            Session::OfStatement { is_open } => {
+                let ended = health.all_answers(run_in_transaction(raw, begin, is_open, query));
+                async move {
+                    let answers = ended.await?.into_iter().collect::<sqlx::Result<Vec<_>>>()?;
+                    Ok(answers.into_iter().find_map(Either::right))
+                }
+                .boxed()
+            }
+        }
     }
 
     fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
     where
         'c: 'e,
     {
-        let PgConnection { raw, health } = self;
+        let PgConnection { raw, health, .. } = self;
         health.limited((&mut **raw).prepare_with(sql, parameters)).boxed()
     }
 
@@ -110,7 +160,7 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
     where
         'c: 'e,
     {
-        let PgConnection { raw, health } = self;
+        let PgConnection { raw, health, .. } = self;
         health.limited((&mut **raw).describe(sql)).boxed()
     }
 }
@@ -121,6 +171,16 @@ impl Health {
             Ok(done) => done.inspect_err(|error| self.notice(error)),
             Err(_) => Err(self.fell_silent()),
         }
+    }
+
+    /// Like [`Self::limited`], for the results of a statement.
+    async fn all_answers(
+        &mut self,
+        work: impl Future<Output = sqlx::Result<Vec<Answer>>>,
+    ) -> sqlx::Result<Vec<Answer>> {
+        let answers = self.limited(work).await?;
+        answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| self.notice(error));
+        Ok(answers)
     }
 
     fn notice(&mut self, error: &sqlx::Error) {

@@ -1,8 +1,8 @@
 //! Steps 1 to 3 and 7 of 7: how the app and the publisher reach Postgres.
 //!
 //! This crate has connections, transactions and the schema's migrations; queries are in the files of their nouns. Every
-//! connection sets its timeouts in its startup packet, so that a process that crashes keeps no lock for longer than a
-//! few seconds, whatever the server's defaults. Every statement has a client-side time limit, so that a server that
+//! connection sets its timeouts in its startup packet, or behind a pooler in its session or transaction, so that a
+//! process that crashes keeps no lock for longer than a few seconds, whatever the server's defaults. Every statement has a client-side time limit, so that a server that
 //! crashes blocks no process.
 
 mod connection;
@@ -13,7 +13,9 @@ mod listener;
 mod migrate;
 mod options;
 mod pool;
+mod pooled;
 mod proof;
+mod roles;
 mod server;
 mod tls;
 mod transaction;
@@ -22,9 +24,10 @@ mod zones;
 pub use connection::{AcquiredConnection, PgConnection};
 pub use limits::TransactionLimits;
 pub use listener::Listener;
-pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema};
-pub use options::Options;
+pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema, migrate_with_roles};
+pub use options::{Options, Pooler};
 pub use pool::{PgPool, PoolUse, connect_pool, create_pool, create_pool_beside, log_in_anew};
+pub use roles::{APP_GROUP, OWNER_GROUP, PUBLISHER_GROUP};
 pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};
 pub use transaction::{Transaction, begin_transaction};

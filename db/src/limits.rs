@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::options::{BEGIN_ANYWHERE, Pooler};
+
 /// How long the statements of a transaction may take; `None` = as the login permits.
 ///
 /// They are set by the statement that begins the transaction, so they cost no round trip, and they end with it: behind
@@ -16,9 +18,13 @@ pub struct TransactionLimits {
 }
 
 impl TransactionLimits {
-    /// Returns the statement that begins a transaction with these limits.
-    pub(crate) fn begin_statement(self) -> Arc<str> {
-        let mut begin = "BEGIN".to_owned();
+    /// Returns the statement that begins a transaction with these limits, which replace those of every transaction.
+    pub(crate) fn begin_statement(self, pooler: Pooler) -> Arc<str> {
+        let mut begin = match pooler {
+            Pooler::None | Pooler::Session => "BEGIN",
+            Pooler::Transaction => BEGIN_ANYWHERE,
+        }
+        .to_owned();
         for (setting, limit) in [("lock_timeout", self.lock), ("statement_timeout", self.statement)] {
             if let Some(limit) = limit {
                 // 0 would be no limit.
@@ -36,7 +42,12 @@ mod tests {
     #[test]
     fn limits_are_set_with_the_begin() {
         let limits = TransactionLimits { lock: Some(Duration::from_secs(1)), statement: Some(Duration::ZERO) };
-        assert_eq!(&*limits.begin_statement(), "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 1");
-        assert_eq!(&*TransactionLimits::default().begin_statement(), "BEGIN");
+        let own = "; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 1";
+        for (pooler, begin) in
+            [(Pooler::None, "BEGIN"), (Pooler::Session, "BEGIN"), (Pooler::Transaction, BEGIN_ANYWHERE)]
+        {
+            assert_eq!(&*limits.begin_statement(pooler), format!("{begin}{own}"), "after the general ones: {pooler:?}");
+            assert_eq!(&*TransactionLimits::default().begin_statement(pooler), begin);
+        }
     }
 }

@@ -18,12 +18,15 @@ pub struct Listener(PgListener);
 impl Listener {
     /// Connects outside of the pool, so that a silent connection occupies none of the pool's, and listens.
     ///
+    /// It leads past a pooler, if the options have a DSN for that: a pooler that works by transactions loses
+    /// notifications.
+    ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn connect(pool: &PgPool, channel: &str) -> sqlx::Result<Listener> {
         let patience = pool.raw_pool().options().get_acquire_timeout();
         let own = PgPoolOptions::new().max_connections(1).acquire_timeout(patience);
-        let own = own.connect_lazy_with((*pool.raw_pool().connect_options()).clone());
+        let own = own.connect_lazy_with(pool.direct_login());
         let mut listener = PgListener::connect_with(&own).await?;
         within_limit(STATEMENT_LIMIT, listener.listen(channel)).await?;
         Ok(Listener(listener))

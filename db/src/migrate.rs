@@ -6,8 +6,9 @@ use anyhow::{Context, bail};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
 
-use crate::options::{Options, migration_options};
+use crate::options::{Options, migration_options, migration_settings};
 use crate::pool::PgPool;
+use crate::roles::{Groups, Roles, become_owner, grant_privileges, make_groups};
 
 /// The schema: `migrations/NNNN_noun.sql`, forward only.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
@@ -19,7 +20,7 @@ const MOST_TRIES: u32 = 100;
 /// Between two tries the statements that waited behind the lock run.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Applies all pending migrations.
+/// Applies all pending migrations, as the owner of the schema if the schema belongs to the group of owners.
 ///
 /// A migration that waits for a lock makes all later statements on the table wait behind it, so it stops waiting after
 /// 5 s, lets them pass and tries again. It waits without a limit while another process migrates, because an index on
@@ -28,22 +29,38 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// Fails if a migration fails or cannot get its lock.
 pub async fn migrate_schema(options: &Options) -> anyhow::Result<()> {
-    migrate_by(&MIGRATOR, options).await
+    migrate_until_done(&MIGRATOR, options, Roles::Grant).await
 }
 
-/// Like [`migrate_schema`], with the given migrations.
+/// Like [`migrate_schema`]; before, it makes the groups of least privilege, and gives them the schema.
+///
+/// # Errors
+/// Fails like [`migrate_schema`], and if the login may not make the groups or does not own the tables.
+pub async fn migrate_with_roles(options: &Options) -> anyhow::Result<()> {
+    migrate_until_done(&MIGRATOR, options, Roles::Make).await
+}
+
+/// Like [`migrate_schema`], with the given migrations and without the grants.
 ///
 /// # Errors
 /// Fails like [`migrate_schema`].
 pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Result<()> {
+    migrate_until_done(migrator, options, Roles::Follow).await
+}
+
+async fn migrate_until_done(migrator: &Migrator, options: &Options, roles: Roles) -> anyhow::Result<()> {
     let (mut locked, mut is_logged) = (0, false);
     while locked < MOST_TRIES {
         // A new connection for each try, because closing it releases the advisory lock of the migrations.
         let mut connection = migration_options(options)?.connect().await.context("cannot reach the database")?;
-        let done = try_once(migrator, &mut connection).await;
+        let done = try_once(migrator, &mut connection, options, roles).await;
         drop(connection.close().await);
         match done {
             Ok(Tried::Migrated) => return Ok(()),
+            Ok(Tried::GroupsChange) => {
+                locked += 1;
+                tracing::info!(attempt = locked, "migration tries again: another process changes the groups");
+            }
             Ok(Tried::AnotherMigrates) => {
                 if !std::mem::replace(&mut is_logged, true) {
                     tracing::info!("migration waits: another process migrates the database");
@@ -68,17 +85,33 @@ const MIGRATING: i64 = 0x63_726f_6e62_6f78;
 enum Tried {
     Migrated,
     AnotherMigrates,
+    GroupsChange,
 }
 
-async fn try_once(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<Tried> {
+async fn try_once(
+    migrator: &Migrator,
+    connection: &mut PgConnection,
+    options: &Options,
+    roles: Roles,
+) -> anyhow::Result<Tried> {
+    if let Some(settings) = migration_settings(options) {
+        sqlx::raw_sql(settings).execute(&mut *connection).await?;
+    }
     // Another process may be building an index that is incomplete now. Do not wait for the lock: a waiting statement
     // has a snapshot, and CREATE INDEX CONCURRENTLY waits for all snapshots.
     let is_alone = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(MIGRATING);
     if !is_alone.fetch_one(&mut *connection).await? {
         return Ok(Tried::AnotherMigrates);
     }
+    if roles == Roles::Make && make_groups(migrator, connection).await? == Groups::ChangeNow {
+        return Ok(Tried::GroupsChange);
+    }
+    let is_owner = become_owner(roles, connection).await?;
     drop_invalid_indexes(migrator, connection).await?;
-    migrator.run(connection).await?;
+    migrator.run(&mut *connection).await?;
+    if is_owner && roles != Roles::Follow && grant_privileges(connection).await? == Groups::ChangeNow {
+        return Ok(Tried::GroupsChange);
+    }
     Ok(Tried::Migrated)
 }
 

@@ -1,9 +1,11 @@
 //! How to reach the database, and the settings of each connection.
 
+use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use sqlx::postgres::PgConnectOptions;
+use url::Url;
 
 use crate::tls;
 
@@ -12,6 +14,10 @@ use crate::tls;
 pub struct Options {
     /// `postgres://user:password@host:port/database`; without `sslmode`, TLS is verified unless the host is local
     pub dsn: String,
+    /// What the DSN leads to.
+    pub pooler: Pooler,
+    /// A DSN that leads past the pooler, for `LISTEN` and migrations; without a user it has the login of `dsn`.
+    pub direct_dsn: Option<String>,
     /// The maximum number of connections.
     pub max_connections: u32,
     /// How long a caller waits for a connection before it gets an error.
@@ -20,34 +26,114 @@ pub struct Options {
     pub application_name: &'static str,
 }
 
+/// What is between this process and Postgres.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pooler {
+    /// Nothing
+    #[default]
+    None,
+    /// A pooler that gives a session of the server to each connection
+    Session,
+    /// A pooler that gives a session of the server to each transaction
+    Transaction,
+}
+
+impl FromStr for Pooler {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "none" => Ok(Pooler::None),
+            "session" => Ok(Pooler::Session),
+            "transaction" => Ok(Pooler::Transaction),
+            _ => Err("write none, session or transaction".to_owned()),
+        }
+    }
+}
+
+/// The timeouts of a session of the app or the publisher.
+pub(crate) const TIMEOUTS: [(&str, &str); 3] = [
+    // If a publisher crashes in a transaction, its rows are unlocked after this, not after two hours of keepalive.
+    ("idle_in_transaction_session_timeout", "10s"),
+    ("lock_timeout", "5s"),
+    ("statement_timeout", "15s"),
+];
+
+/// The settings of a session behind a pooler, which refuses them in the startup packet.
+pub(crate) const SESSION_SETTINGS: &str = "
+    -- session settings
+    SET idle_in_transaction_session_timeout = '10s';
+    SET lock_timeout = '5s';
+    SET statement_timeout = '15s';
+    SET default_transaction_isolation = 'read committed';
+    SET client_connection_check_interval = '5s'";
+
+/// Begins a transaction whose session may be another one than that of the last transaction, and proves that it can
+/// write: in recovery a transaction is read-only, too. `SHOW` takes no snapshot, so the caller may still choose its level.
+pub(crate) const BEGIN_ANYWHERE: &str = "
+    -- begin anywhere
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL idle_in_transaction_session_timeout = '10s';
+    SET LOCAL lock_timeout = '5s';
+    SET LOCAL statement_timeout = '15s';
+    SET LOCAL client_connection_check_interval = '5s';
+    SHOW transaction_read_only";
+
 /// The options of a connection for requests and jobs.
 pub(crate) fn connect_options(options: &Options) -> anyhow::Result<PgConnectOptions> {
-    Ok(login(options)?.options([
-        // If a publisher crashes in a transaction, its rows are unlocked after this, not after two hours of keepalive.
-        ("idle_in_transaction_session_timeout", "10s"),
-        ("lock_timeout", "5s"),
-        ("statement_timeout", "15s"),
-    ]))
+    let login = parse_login(&options.dsn, options.application_name)?;
+    Ok(match options.pooler {
+        Pooler::None => with_session(login).options(TIMEOUTS),
+        Pooler::Session | Pooler::Transaction => without_startup_options(login),
+    })
+}
+
+/// The options of a connection past the pooler; `None` = no DSN leads past it.
+pub(crate) fn direct_options(options: &Options) -> anyhow::Result<Option<PgConnectOptions>> {
+    let Some(direct) = &options.direct_dsn else { return Ok(None) };
+    let login = parse_login(&with_login_of(direct, &options.dsn), options.application_name)?;
+    Ok(Some(with_session(login).options(TIMEOUTS)))
 }
 
 /// The options of the connection that migrates: an index on many rows takes time, but a lock must not wait.
 pub(crate) fn migration_options(options: &Options) -> anyhow::Result<PgConnectOptions> {
-    Ok(login(options)?.options([
-        ("idle_in_transaction_session_timeout", "60s"),
-        ("lock_timeout", "5s"),
-        ("statement_timeout", "0"),
-    ]))
+    let direct = options.direct_dsn.as_ref().map(|direct| with_login_of(direct, &options.dsn));
+    let login = parse_login(direct.as_ref().unwrap_or(&options.dsn), options.application_name)?;
+    match (options.pooler, direct) {
+        (Pooler::None, _) | (_, Some(_)) => Ok(with_session(login).options([
+            ("idle_in_transaction_session_timeout", "60s"),
+            ("lock_timeout", "5s"),
+            ("statement_timeout", "0"),
+        ])),
+        (Pooler::Session, None) => Ok(without_startup_options(login)),
+        (Pooler::Transaction, None) => bail!(
+            "migrations need a session of their own: set CRONBOX_DB_DIRECT_DSN to a DSN that leads past the pooler"
+        ),
+    }
+}
+
+/// The settings of the session that migrates, if its startup packet could not have them.
+pub(crate) fn migration_settings(options: &Options) -> Option<&'static str> {
+    (options.pooler == Pooler::Session && options.direct_dsn.is_none()).then_some(
+        "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '5s'; SET statement_timeout = 0;
+         SET default_transaction_isolation = 'read committed'",
+    )
 }
 
 pub(crate) fn server_address(options: &PgConnectOptions) -> String {
     format!("{}:{}", options.get_host(), options.get_port())
 }
 
-fn login(options: &Options) -> anyhow::Result<PgConnectOptions> {
-    let Ok(parsed) = options.dsn.parse::<PgConnectOptions>() else {
-        bail!("the database DSN cannot be read: write postgres://user:password@host:5432/database");
-    };
-    Ok(tls::with_verification(parsed, &options.dsn).application_name(options.application_name).options([
+fn parse_login(dsn: &str, application_name: &str) -> anyhow::Result<PgConnectOptions> {
+    // The error of the parser may repeat the DSN.
+    let parsed = dsn.parse::<PgConnectOptions>().ok();
+    let parsed =
+        parsed.context("the database DSN cannot be read: write postgres://user:password@host:5432/database")?;
+    Ok(tls::with_verification(parsed, dsn).application_name(application_name))
+}
+
+fn with_session(login: PgConnectOptions) -> PgConnectOptions {
+    login.options([
         // Claims, fences and decisions lock a row and then read what the previous owner of the lock committed.
         ("default_transaction_isolation", "read committed"),
         // On the server: releases the locks of a client that has disappeared.
@@ -57,5 +143,76 @@ fn login(options: &Options) -> anyhow::Result<PgConnectOptions> {
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "20s"),
         ("timezone", "UTC"),
-    ]))
+    ])
+}
+
+/// pgbouncer and RDS Proxy refuse `options`; pgbouncer refuses `extra_float_digits`, too, whose default is right.
+fn without_startup_options(login: PgConnectOptions) -> PgConnectOptions {
+    login.extra_float_digits(None)
+}
+
+/// The DSN `direct`, with the user and password of `dsn` if it has none, so that both follow a rotation.
+fn with_login_of(direct: &str, dsn: &str) -> String {
+    match (Url::parse(direct), Url::parse(dsn)) {
+        (Ok(mut direct), Ok(dsn)) if direct.username().is_empty() && direct.has_host() => {
+            // Neither fails for a URL with a host. Both are percent-encoded already, and stay so.
+            let _set = direct.set_username(dsn.username()).and_then(|()| direct.set_password(dsn.password()));
+            direct.into()
+        }
+        // A DSN that cannot be parsed is refused when it is used.
+        _ => direct.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pooler: Pooler, direct_dsn: Option<&str>) -> Options {
+        Options {
+            dsn: "postgres://u:p%40ss@pooler:6432/d".to_owned(),
+            pooler,
+            direct_dsn: direct_dsn.map(str::to_owned),
+            max_connections: 1,
+            acquire_timeout: Duration::from_secs(1),
+            application_name: "test",
+        }
+    }
+
+    /// RDS Proxy refuses a connection whose startup packet has `options`.
+    #[test]
+    fn poolers_get_no_startup_options() {
+        for pooler in [Pooler::Session, Pooler::Transaction] {
+            assert_eq!(connect_options(&options(pooler, None)).unwrap().get_options(), None, "{pooler:?}");
+        }
+        let direct = connect_options(&options(Pooler::None, None)).unwrap();
+        assert!(direct.get_options().unwrap().contains("statement_timeout=15s"));
+        let direct = direct_options(&options(Pooler::Transaction, Some("postgres://db/d"))).unwrap().unwrap();
+        assert!(direct.get_options().unwrap().contains("lock_timeout=5s"));
+    }
+
+    #[test]
+    fn every_mode_sets_all_timeouts() {
+        for (name, value) in TIMEOUTS {
+            assert!(SESSION_SETTINGS.contains(&format!("SET {name} = '{value}'")), "{name}");
+            assert!(BEGIN_ANYWHERE.contains(&format!("SET LOCAL {name} = '{value}'")), "{name}");
+        }
+    }
+
+    #[test]
+    fn direct_dsns_take_over_the_login() {
+        let dsn = "postgres://u:p%40ss@pooler:6432/d";
+        assert_eq!(with_login_of("postgres://db:5432/d", dsn), "postgres://u:p%40ss@db:5432/d");
+        assert_eq!(with_login_of("postgres://owner:o@db/d", dsn), "postgres://owner:o@db/d");
+        assert_eq!(with_login_of("no dsn", dsn), "no dsn");
+    }
+
+    #[test]
+    fn migrations_lead_past_the_pooler() {
+        let past = migration_options(&options(Pooler::Transaction, Some("postgres://db:5432/d"))).unwrap();
+        assert_eq!(server_address(&past), "db:5432");
+        assert!(migration_options(&options(Pooler::Transaction, None)).is_err());
+        assert!(migration_settings(&options(Pooler::Session, None)).is_some());
+        assert!(migration_settings(&options(Pooler::Session, Some("postgres://db/d"))).is_none());
+    }
 }

@@ -1,18 +1,19 @@
 //! The pool, whose connections can write and whose statements have a limit.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use sqlx::postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
 
 use crate::connection::{AcquiredConnection, PgConnection};
 use crate::limits::TransactionLimits;
-use crate::options::{Options, connect_options, server_address};
+use crate::options::{Options, connect_options, direct_options, server_address};
 use crate::server::Server;
 
 /// Connections to one database; clones share them.
@@ -23,6 +24,7 @@ pub struct PgPool {
     /// The statement that begins a transaction.
     begin: Arc<str>,
     waits: Arc<Waits>,
+    direct: Direct,
 }
 
 /// Callers that wait for a connection, and those that got none.
@@ -43,6 +45,16 @@ pub struct PoolUse {
     pub timed_out: u64,
 }
 
+/// The way past the pooler, if there is one; no derived `Debug`, because it has a password.
+#[derive(Clone)]
+struct Direct(Arc<Mutex<Option<PgConnectOptions>>>);
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direct").finish_non_exhaustive()
+    }
+}
+
 /// Opens a pool and checks that it reaches a database that accepts writes.
 ///
 /// # Errors
@@ -55,7 +67,7 @@ pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
             let at = server_address(&connect_options(options)?);
             match pool.server.last_refusal() {
                 Some(refusal) => {
-                    bail!("the database at {at} cannot be used: {refusal}; use a DSN that names the writer")
+                    bail!("the database at {at} cannot be used: {}; {}", refusal.sentence(), refusal.remedy())
                 }
                 None => bail!("the database at {at} does not answer: start it, or correct the DSN"),
             }
@@ -74,11 +86,11 @@ pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
 /// # Errors
 /// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
 pub fn create_pool(options: &Options) -> anyhow::Result<PgPool> {
-    create_guarded(options, Server::default())
+    create_guarded(options, Server::behind(options.pooler))
 }
 
-/// Creates another pool to the database of `pool`, as [`create_pool`]. What one of them finds out about the server, for
-/// example that it is silent, counts for the connections of both.
+/// Creates another pool to the database of `pool`, by the same way, as [`create_pool`]. What one of them finds out about
+/// the server, for example that it is silent, counts for the connections of both.
 ///
 /// # Errors
 /// Fails if the DSN cannot be parsed.
@@ -87,11 +99,13 @@ pub fn create_pool_beside(pool: &PgPool, options: &Options) -> anyhow::Result<Pg
 }
 
 fn create_guarded(options: &Options, server: Server) -> anyhow::Result<PgPool> {
+    let direct = Direct(Arc::new(Mutex::new(direct_options(options)?)));
     let guarded = server.guard_pool(
         PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout),
     );
     let raw = guarded.connect_lazy_with(connect_options(options)?);
-    Ok(PgPool { raw, server, begin: TransactionLimits::default().begin_statement(), waits: Arc::default() })
+    let begin = TransactionLimits::default().begin_statement(server.pooler());
+    Ok(PgPool { raw, server, begin, waits: Arc::default(), direct })
 }
 
 /// Changes the login of new connections; open ones are not affected.
@@ -100,6 +114,7 @@ fn create_guarded(options: &Options, server: Server) -> anyhow::Result<PgPool> {
 /// Fails if the DSN cannot be parsed.
 pub fn log_in_anew(pool: &PgPool, options: &Options) -> anyhow::Result<()> {
     pool.raw.set_connect_options(connect_options(options)?);
+    *pool.direct.0.lock().unwrap_or_else(PoisonError::into_inner) = direct_options(options)?;
     Ok(())
 }
 
@@ -115,18 +130,14 @@ impl PgPool {
         if matches!(acquired, Err(sqlx::Error::PoolTimedOut)) {
             self.waits.timed_out.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(AcquiredConnection(PgConnection::new(acquired?, self.server.clone())))
+        Ok(AcquiredConnection(PgConnection::new(acquired?, self.server.clone(), Arc::clone(&self.begin))))
     }
 
-    /// The same connections; a transaction on them begins with these limits.
+    /// The same connections; a transaction on them begins with these limits, and behind a pooler that works by
+    /// transactions so does each statement.
     #[must_use]
     pub fn with_limits(self, limits: TransactionLimits) -> Self {
-        Self { begin: limits.begin_statement(), ..self }
-    }
-
-    /// The statement that begins a transaction on a connection of this pool.
-    pub(crate) fn begin_statement(&self) -> Arc<str> {
-        Arc::clone(&self.begin)
+        Self { begin: limits.begin_statement(self.server.pooler()), ..self }
     }
 
     /// How many connections are used, and how many callers wait for one.
@@ -143,6 +154,12 @@ impl PgPool {
     /// Closes all connections after they are returned.
     pub async fn close(&self) {
         self.raw.close().await;
+    }
+
+    /// How a connection that belongs to no pool reaches the server: past the pooler, if a DSN leads past it.
+    pub(crate) fn direct_login(&self) -> PgConnectOptions {
+        let direct = self.direct.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        direct.unwrap_or_else(|| (*self.raw.connect_options()).clone())
     }
 
     /// sqlx's pool, for its settings. Statements on it would have no time limit.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 use sqlx::{Executor as _, FromRow as _, PgConnection, Row as _};
 
+use crate::options::Pooler;
+
 /// How long a connection is used, so that none to a server that lost its writer role is kept.
 pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(300);
 /// Connections that were opened together are closed within this span, one after another.
@@ -19,6 +21,7 @@ macro_rules! prove {
             $($before,)?
             "pg_is_in_recovery() AS is_recovering,
              current_setting('transaction_read_only') = 'on' AS is_read_only,
+             current_setting('lock_timeout') = '5s' AS has_timeouts,
              pg_backend_pid() AS backend"
         )
     };
@@ -29,19 +32,53 @@ macro_rules! prove {
 pub(crate) struct Proof {
     is_recovering: bool,
     is_read_only: bool,
+    has_timeouts: bool,
     backend: i32,
+}
+
+/// Why a connection cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Recovering,
+    ReadOnly,
+    TimeoutsLost,
+}
+
+impl Refusal {
+    /// What is wrong.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Refusal::Recovering => "its server is in recovery and cannot write",
+            Refusal::ReadOnly => "its server is read-only",
+            Refusal::TimeoutsLost => "a pooler has dropped the session's timeouts",
+        }
+    }
+
+    /// What to do.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Refusal::Recovering | Refusal::ReadOnly => "use a DSN that names the writer",
+            Refusal::TimeoutsLost => "set CRONBOX_POOLER to its mode, session or transaction",
+        }
+    }
 }
 
 impl Proof {
     /// Returns why the connection cannot be used; `None` = it can.
-    pub(crate) fn refusal(self) -> Option<&'static str> {
+    pub(crate) fn refusal(self) -> Option<Refusal> {
         if self.is_recovering {
-            Some("its server is in recovery and cannot write")
+            Some(Refusal::Recovering)
         } else if self.is_read_only {
-            Some("its server is read-only")
+            Some(Refusal::ReadOnly)
         } else {
             None
         }
+    }
+
+    /// Returns why a new connection cannot be used: its session must have our timeouts, unless its transactions get them.
+    pub(crate) fn refusal_of_new(self, pooler: Pooler) -> Option<Refusal> {
+        let is_limited = self.has_timeouts || pooler == Pooler::Transaction;
+        self.refusal().or((!is_limited).then_some(Refusal::TimeoutsLost))
     }
 
     /// Returns how long this connection is used.
@@ -51,16 +88,21 @@ impl Proof {
 }
 
 /// Asks the server whether it accepts writes.
-pub(crate) async fn prove_server(connection: &mut PgConnection) -> sqlx::Result<Proof> {
-    // A prepared statement, so that it costs as much as a ping.
-    sqlx::query_as(prove!("-- prove_server: it can write\n SELECT ")).fetch_one(connection).await
+pub(crate) async fn prove_server(connection: &mut PgConnection, pooler: Pooler) -> sqlx::Result<Proof> {
+    let check = prove!("-- prove_server: it can write\n SELECT ");
+    match pooler {
+        // A prepared statement, so that it costs as much as a ping.
+        Pooler::None | Pooler::Session => sqlx::query_as(check).fetch_one(connection).await,
+        // One message, because the next one may reach another session of the server.
+        Pooler::Transaction => Proof::from_row(&sqlx::raw_sql(check).fetch_one(connection).await?),
+    }
 }
 
 /// Ends a transaction that was left open on a connection, and asks the server whether it accepts writes.
 ///
 /// It checks first, because a `ROLLBACK` without a transaction writes a warning into the server's log each time.
 /// Outside of a transaction a simple query starts at its own `now()`.
-pub(crate) async fn prove_returned(connection: &mut PgConnection) -> sqlx::Result<Proof> {
+pub(crate) async fn prove_returned(connection: &mut PgConnection, pooler: Pooler) -> sqlx::Result<Proof> {
     let check = prove!("SELECT now() <> statement_timestamp() AS is_open, ");
     match sqlx::raw_sql(check).fetch_one(&mut *connection).await {
         Ok(row) if !row.try_get::<bool, _>("is_open")? => return Proof::from_row(&row),
@@ -69,7 +111,7 @@ pub(crate) async fn prove_returned(connection: &mut PgConnection) -> sqlx::Resul
         Err(error) => return Err(error),
     }
     connection.execute("ROLLBACK").await?;
-    prove_server(connection).await
+    prove_server(connection, pooler).await
 }
 
 fn code(error: &sqlx::Error) -> Option<String> {

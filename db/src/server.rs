@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnectionMetadata;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{Connection as _, Executor as _, PgConnection};
 
-use crate::proof::{LONGEST_LIFE, Proof, prove_returned, prove_server};
+use crate::options::{Pooler, SESSION_SETTINGS};
+use crate::proof::{LONGEST_LIFE, Proof, Refusal, prove_returned, prove_server};
 
 /// How long the server may send nothing within a statement; longer than the server's `statement_timeout` of 15 s.
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
@@ -23,17 +24,30 @@ const PROVEN_FOR: Duration = Duration::from_millis(500);
 
 /// What the connections of one pool have found; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Server(Arc<Mutex<Met>>);
+pub(crate) struct Server {
+    met: Arc<Mutex<Met>>,
+    pooler: Pooler,
+}
 
 #[derive(Debug, Default)]
 struct Met {
     /// When a connection last got no answer; older connections lead to the same host.
     silent_since: Option<Instant>,
     /// Why the last connection was refused.
-    refusal: Option<&'static str>,
+    refusal: Option<Refusal>,
 }
 
 impl Server {
+    /// Nothing is known yet of the server behind this pooler.
+    pub(crate) fn behind(pooler: Pooler) -> Self {
+        Server { met: Arc::default(), pooler }
+    }
+
+    /// What its connections lead to.
+    pub(crate) fn pooler(&self) -> Pooler {
+        self.pooler
+    }
+
     /// Sets options of a pool that returns connections to this server only while it accepts writes.
     pub(crate) fn guard_pool(&self, options: PgPoolOptions) -> PgPoolOptions {
         let (connected, acquired, released) = (self.clone(), self.clone(), self.clone());
@@ -57,7 +71,7 @@ impl Server {
     }
 
     /// Returns why the last connection was refused, if one was since the last that was accepted.
-    pub(crate) fn last_refusal(&self) -> Option<&'static str> {
+    pub(crate) fn last_refusal(&self) -> Option<Refusal> {
         self.met(|met| met.refusal)
     }
 
@@ -68,10 +82,15 @@ impl Server {
     }
 
     async fn accept(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        let proof = within_limit(PROOF_LIMIT, prove_server(connection)).await?;
-        let refusal = proof.refusal();
+        let proof = within_limit(PROOF_LIMIT, async {
+            if self.pooler == Pooler::Session {
+                connection.execute(SESSION_SETTINGS).await?;
+            }
+            prove_server(connection, self.pooler).await
+        });
+        let refusal = proof.await?.refusal_of_new(self.pooler);
         self.met(|met| met.refusal = refusal);
-        refusal.map_or(Ok(()), |refusal| Err(sqlx::Error::Io(std::io::Error::other(refusal))))
+        refusal.map_or(Ok(()), |refusal| Err(sqlx::Error::Io(std::io::Error::other(refusal.sentence()))))
     }
 
     async fn still_accepts(&self, connection: &mut PgConnection, met: PoolConnectionMetadata) -> bool {
@@ -82,7 +101,7 @@ impl Server {
             if met.idle_for < PROVEN_FOR {
                 return connection.ping().await.map(|()| true);
             }
-            Ok(is_usable(prove_server(connection).await?, met.age))
+            Ok(is_usable(prove_server(connection, self.pooler).await?, met.age))
         });
         match usable.await {
             Ok(usable) => usable,
@@ -100,7 +119,7 @@ impl Server {
         if self.is_silent(age) {
             return Ok(false);
         }
-        match within_limit(STATEMENT_LIMIT, prove_returned(connection)).await {
+        match within_limit(STATEMENT_LIMIT, prove_returned(connection, self.pooler)).await {
             Ok(proof) => Ok(is_usable(proof, age)),
             Err(error) if is_timeout(&error) => {
                 self.fell_silent();
@@ -115,14 +134,14 @@ impl Server {
     }
 
     fn met<T>(&self, of: impl FnOnce(&mut Met) -> T) -> T {
-        of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        of(&mut self.met.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Whether a connection of this age may be used again.
 fn is_usable(proof: Proof, age: Duration) -> bool {
     if let Some(refusal) = proof.refusal() {
-        tracing::warn!("connection closed: {refusal}");
+        tracing::warn!("connection closed: {}", refusal.sentence());
         return false;
     }
     age < proof.longest_life()

@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sqlx::{AssertSqlSafe, Executor as _};
+use sqlx::Executor as _;
 
 use crate::connection::{AcquiredConnection, PgConnection};
 use crate::pool::PgPool;
@@ -23,8 +23,7 @@ pub async fn begin_transaction(pool: &PgPool) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
     let started = tokio::spawn(async move {
         let mut connection = pool.acquire().await?;
-        // Made of numbers only.
-        connection.execute(AssertSqlSafe(pool.begin_statement())).await?;
+        connection.begin().await?;
         Ok(Transaction(connection))
     });
     match started.await {

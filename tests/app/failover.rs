@@ -13,27 +13,32 @@ use tests::{Story, Way};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A server whose new sessions are read-only, as after a failover.
-struct Server {
+pub(super) struct Server {
     admin: PgConnection,
     database: String,
 }
 
 impl Server {
-    async fn of(s: &Story) -> Server {
-        let mut admin = PgConnection::connect(&s.dsn()).await.unwrap();
+    pub(super) async fn of(s: &Story) -> Server {
+        let mut admin = PgConnection::connect(&s.owner_dsn()).await.unwrap();
         let database = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut admin).await.unwrap();
         Server { admin, database }
     }
 
     /// Makes new connections read-only, and ends the existing ones.
-    async fn turn_read_only(&mut self) {
+    pub(super) async fn turn_read_only(&mut self) {
         self.alter("SET default_transaction_read_only = on").await;
+        self.end_sessions().await;
+    }
+
+    /// Ends all sessions but its own.
+    pub(super) async fn end_sessions(&mut self) {
         let ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
         sqlx::query(ended).execute(&mut self.admin).await.unwrap();
     }
 
-    async fn turn_writable(&mut self) {
+    pub(super) async fn turn_writable(&mut self) {
         self.alter("RESET default_transaction_read_only").await;
     }
 
@@ -88,7 +93,7 @@ async fn sessions_that_turn_read_only_are_closed() {
     assert_eq!(error.as_database_error().unwrap().code().unwrap(), "25006");
     drop(connection);
     // Not through the pool, because the pool checks the session before it hands it out.
-    let mut admin = PgConnection::connect(&s.dsn()).await.unwrap();
+    let mut admin = PgConnection::connect(&s.owner_dsn()).await.unwrap();
     let lives = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
     let began = Instant::now();
     while sqlx::query_scalar::<_, bool>(lives).bind(pid).fetch_one(&mut admin).await.unwrap() {
@@ -158,7 +163,7 @@ async fn readiness_needs_a_successful_write() {
     s.end().await;
 }
 
-async fn published(s: &Story, wf: WorkflowId, expected: &str) {
+pub(super) async fn published(s: &Story, wf: WorkflowId, expected: &str) {
     let began = Instant::now();
     while s.schedule(wf) != expected {
         assert!(began.elapsed() < PATIENCE, "never published: {}", s.schedule(wf));

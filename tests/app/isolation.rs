@@ -85,7 +85,8 @@ const IS_ANY_WAITING: &str = "SELECT LEAST(count(*), 1) FROM pg_stat_activity
 
 /// A session that locks what a statement locks, for as long as the story says.
 async fn locked(s: &Story, statement: &'static str) -> PgConnection {
-    let mut session = PgConnection::connect(&s.dsn()).await.unwrap();
+    // The app's login would end a transaction that waits for ten seconds.
+    let mut session = PgConnection::connect(&s.owner_dsn()).await.unwrap();
     sqlx::raw_sql("BEGIN").execute(&mut session).await.unwrap();
     sqlx::raw_sql(statement).execute(&mut session).await.unwrap();
     session

@@ -10,6 +10,8 @@ mod migrations;
 mod notifications;
 mod old_names;
 mod pool;
+mod pooler;
+mod roles;
 mod runs;
 mod startup;
 // It shifts the app's clock, which only debug builds allow.

@@ -14,15 +14,16 @@ use crate::startup::{app, run};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
+pub(super) fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
     let migration = Migration::new(1, "a".into(), MigrationType::Simple, sql.into_sql_str(), is_alone);
     let mut migrator = Migrator::with_migrations(vec![migration]);
     migrator.dangerous_set_table_name("migrations_of_this_test");
     migrator
 }
 
-fn options(s: &Story) -> db::Options {
-    db::Options { application_name: "migrate", ..app::config::database_options(&s.dsn(), 1) }
+/// The connection of the owner.
+pub(super) fn owner_options(s: &Story) -> db::Options {
+    db::Options { application_name: "migrate", ..app::config::database_options(&s.owner_dsn(), 1) }
 }
 
 /// A migration's statement may take as long as it needs. It must not wait long for a lock, because all other sessions
@@ -34,7 +35,7 @@ async fn migrations_have_limits_of_their_own() {
         ASSERT current_setting('statement_timeout') = '0', 'statement_timeout';
         ASSERT current_setting('lock_timeout') = '5s', 'lock_timeout';
     END $$";
-    db::migrate_by(&migrator(limits, false), &options(&s)).await.unwrap();
+    db::migrate_by(&migrator(limits, false), &owner_options(&s)).await.unwrap();
     s.end().await;
 }
 
@@ -43,7 +44,7 @@ async fn migrations_ask_again_for_a_lock() {
     let s = Story::today().await;
     let mut holder = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::raw_sql("LOCK TABLE jobs").execute(&mut *holder).await.unwrap();
-    let options = options(&s);
+    let options = owner_options(&s);
     let column = migrator("ALTER TABLE jobs ADD COLUMN of_this_test INTEGER", false);
     let released = async {
         let mut backends: Vec<i32> = Vec::new();
@@ -71,11 +72,16 @@ async fn migrations_ask_again_for_a_lock() {
 #[tokio::test]
 async fn an_unfinished_index_is_made_again() {
     let s = Story::today().await;
-    s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1), (1)").await;
+    s.execute(
+        "CREATE TABLE numbers (n INTEGER);
+         ALTER TABLE numbers OWNER TO cronbox_owner;
+         INSERT INTO numbers VALUES (1), (1)",
+    )
+    .await;
     let index = migrator("CREATE UNIQUE INDEX CONCURRENTLY numbers_n ON numbers (n)", true);
-    assert!(db::migrate_by(&index, &options(&s)).await.is_err(), "1 is there twice");
+    assert!(db::migrate_by(&index, &owner_options(&s)).await.is_err(), "1 is there twice");
     s.execute("DELETE FROM numbers").await;
-    db::migrate_by(&index, &options(&s)).await.unwrap();
+    db::migrate_by(&index, &owner_options(&s)).await.unwrap();
     let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = 'numbers_n'::regclass";
     assert_eq!(s.count(valid).await, 1);
     s.end().await;
@@ -89,7 +95,7 @@ async fn an_unrecorded_index_is_no_obstacle() {
     assert!(!unlocked.is_empty());
     let forgotten = "DELETE FROM _sqlx_migrations WHERE version = ANY($1)";
     sqlx::query(forgotten).bind(&unlocked).execute(&s.pool).await.unwrap();
-    db::migrate_schema(&options(&s)).await.unwrap();
+    db::migrate_schema(&owner_options(&s)).await.unwrap();
     s.end().await;
 }
 
@@ -126,7 +132,7 @@ async fn stored_zone_changes_are_put_in_order() {
          VALUES ('2025a', '2025-07-01Z'), ('2025b', '2025-01-01Z'), ('2025a', '2025-07-02Z')",
     )
     .await;
-    db::migrate_schema(&options(&s)).await.unwrap();
+    db::migrate_schema(&owner_options(&s)).await.unwrap();
     let descending = "SELECT count(*) FROM zone_changes a JOIN zone_changes b ON b.id > a.id
                        WHERE b.in_force_from <= a.in_force_from";
     assert_eq!(s.count(descending).await, 0);
@@ -157,7 +163,7 @@ async fn stored_reasons_become_codes() {
         sqlx::query(statement).bind(wf.0).execute(&s.pool).await.unwrap();
     }
     s.execute("DELETE FROM _sqlx_migrations WHERE version = 39").await;
-    db::migrate_schema(&options(&s)).await.unwrap();
+    db::migrate_schema(&owner_options(&s)).await.unwrap();
     assert_eq!(
         s.table("SELECT error FROM runs ORDER BY error").await,
         "instance_lost_after_cancel:workflow_archived\nthe receiver answered 500\ntimed_out:30"
@@ -204,14 +210,14 @@ fn migrate(dsn: &str) -> Command {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_migrate_waits_for_the_first() {
     let s = Story::today().await;
-    s.execute("CREATE TABLE gate (is_open BOOLEAN NOT NULL)").await;
+    s.execute("CREATE TABLE gate (is_open BOOLEAN NOT NULL); GRANT SELECT ON gate TO PUBLIC").await;
     let gated = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$";
-    let (gated, options) = (migrator(gated, false), options(&s));
+    let (gated, options) = (migrator(gated, false), owner_options(&s));
     let second = async {
         let at_gate = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
                           AND datname = current_database() AND wait_event = 'PgSleep'";
         s.until(at_gate, 1).await;
-        let mut second = migrate(&s.dsn()).spawn().unwrap();
+        let mut second = migrate(&s.owner_dsn()).spawn().unwrap();
         let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
         let waits = async {
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -235,7 +241,7 @@ async fn a_second_migrate_waits_for_the_first() {
 #[tokio::test]
 async fn two_migrates_may_start_at_once() {
     let s = Story::today().await;
-    let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (server, database) = s.owner_dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let empty = format!("{database}_empty");
     s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
     let dsn = format!("{server}/{empty}");

@@ -13,8 +13,11 @@ const LEFT_OPEN: &str = "SELECT count(*) FROM pg_stat_activity
                             AND state LIKE 'idle in transaction%'";
 
 async fn pool(s: &Story, max_connections: u32) -> PgPool {
-    let (dsn, acquire_timeout) = (s.dsn(), PATIENCE);
-    let options = db::Options { dsn, max_connections, acquire_timeout, application_name: "cancelled" };
+    let options = db::Options {
+        acquire_timeout: PATIENCE,
+        application_name: "cancelled",
+        ..app::config::database_options(&s.owner_dsn(), max_connections)
+    };
     db::connect_pool(&options).await.unwrap()
 }
 
@@ -72,7 +75,7 @@ async fn rollback_frees_locks_of_failed_statements() {
     let mut failed = db::begin_transaction(&pool).await.unwrap();
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.commit_or_rollback::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
-    let dsn = s.dsn();
+    let dsn = s.owner_dsn();
     // This runtime is blocked meanwhile, so the pool, which rolls back what it finds open, has no turn.
     let locked = std::thread::spawn(move || {
         let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -50,7 +50,7 @@ async fn a_wrong_setting_has_one_sentence() {
     expect_error(&run(&mut serve("postgres://a:hunter2@127.0.0.1:9/x")).await, "127.0.0.1:9");
     let (before, _) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     expect_error(&run(&mut serve(&format!("{before}/nowhere"))).await, "nowhere");
-    let wrong = s.dsn().replace("cronbox:", "cronbox:hunter2");
+    let wrong = s.dsn().replace("_login:", "_login:hunter2");
     expect_error(&run(&mut serve(&wrong)).await, "password");
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -63,7 +63,7 @@ async fn a_wrong_setting_has_one_sentence() {
 #[tokio::test]
 async fn an_empty_database_must_be_migrated() {
     let s = Story::today().await;
-    let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (server, database) = s.owner_dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let empty = format!("{database}_empty");
     s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
     let dsn = format!("{server}/{empty}");

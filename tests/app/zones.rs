@@ -23,7 +23,7 @@ pub(super) struct Environment {
 impl Environment {
     pub(super) async fn new(suffix: &str) -> Self {
         let story = Story::today().await;
-        let dsn = story.dsn();
+        let dsn = story.owner_dsn();
         let (server, database) = dsn.rsplit_once('/').unwrap();
         let name = format!("{database}_{suffix}");
         story.pool.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();

@@ -151,7 +151,7 @@ impl Field {
     /// Terminates all backends, and returns how many. Uses a new connection, because the pool refuses connections to a
     /// read-only database.
     async fn terminate_backends(&self) -> i64 {
-        let mut admin = PgConnection::connect(&self.story.dsn()).await.unwrap();
+        let mut admin = PgConnection::connect(&self.story.owner_dsn()).await.unwrap();
         sqlx::query_scalar(
             "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
               WHERE datname = current_database() AND pid <> pg_backend_pid()",
@@ -164,7 +164,7 @@ impl Field {
     async fn read_only(&self, is_read_only: bool) {
         let setting =
             if is_read_only { "SET default_transaction_read_only = on" } else { "RESET default_transaction_read_only" };
-        let mut admin = PgConnection::connect(&self.story.dsn()).await.unwrap();
+        let mut admin = PgConnection::connect(&self.story.owner_dsn()).await.unwrap();
         let name: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut admin).await.unwrap();
         // Explicitly read-write, because the setting can make this connection read-only.
         let alter = format!("BEGIN READ WRITE; ALTER DATABASE {name} {setting}; COMMIT");

@@ -10,6 +10,7 @@ use access::keys::{Holder, create_key};
 use access::teams::create_team;
 use chrono::{DateTime, FixedOffset, SecondsFormat, TimeDelta, Utc};
 use db::PgPool;
+use local::postgres::{Login, log_in_as};
 use reqwest::Method;
 use schedule::Clock;
 use serde_json::{Value, json};
@@ -114,7 +115,7 @@ impl Storm {
         sqlx::query(THEIR_VERSIONS).execute(&pool).await.unwrap();
         let mut instances = Vec::new();
         for _ in 0..3 {
-            instances.push(Instance::start(dsn, key.reveal_text()).await);
+            instances.push(Instance::start(&log_in_as(dsn, Login::App), key.reveal_text()).await);
         }
         Storm { pool, instances, fires: fires(&workflows) }
     }

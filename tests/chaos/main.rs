@@ -6,6 +6,7 @@
 mod database_outages;
 mod invoke;
 mod oracle;
+mod pooler;
 // Only debug builds have fault points.
 #[cfg(debug_assertions)]
 mod publisher_kills;

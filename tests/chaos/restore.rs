@@ -307,14 +307,18 @@ struct Backup(PathBuf);
 impl Backup {
     async fn of(s: &Story) -> Backup {
         let file = target_folder().join(format!("backup-{}.dump", uuid::Uuid::new_v4()));
-        run(postgres("pg_dump").await.args(["--format=custom", "--file"]).arg(&file).args(["--dbname", &s.dsn()]))
-            .await;
+        run(postgres("pg_dump")
+            .await
+            .args(["--format=custom", "--file"])
+            .arg(&file)
+            .args(["--dbname", &s.owner_dsn()]))
+        .await;
         Backup(file)
     }
 
     /// Drops the database with all its connections, creates it again, and restores the backup.
     async fn put_back(self, s: &Story) {
-        let dsn = s.dsn();
+        let dsn = s.owner_dsn();
         let (server, name) = dsn.rsplit_once('/').unwrap();
         let mut admin = PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
         for statement in [format!("DROP DATABASE {name} WITH (FORCE)"), format!("CREATE DATABASE {name}")] {

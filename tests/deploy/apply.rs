@@ -25,7 +25,7 @@ const FORGOTTEN_BY_MOTO: [(&str, &str); 6] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dev_is_applied_used_and_destroyed() {
     let s = Story::today().await;
-    let account = Account::with_secrets(&s.dsn(), &s.keys.scheduler).await;
+    let account = Account::with_secrets(&s.publisher_dsn(), &s.keys.scheduler).await;
     let dev = Dev::filled_in(&account, s.url()).await;
     dev.init().await;
     dev.apply().await;

@@ -137,10 +137,10 @@ static HOUSES: [House; 14] = [
         src: "db/src",
         rooms: &[
             ("crate", "lib"),
-            ("uses of a pool", "listener migrate transaction zones"),
+            ("uses of a pool", "listener migrate roles transaction zones"),
             ("pool", "pool"),
             ("connection", "connection"),
-            ("server", "server proof"),
+            ("server", "pooled proof server"),
             ("settings", "failpoint limits options tls"),
         ],
     },
@@ -189,7 +189,7 @@ static HOUSES: [House; 14] = [
         src: "tests/support",
         rooms: &[
             ("crate", "lib"),
-            ("proxies", "counting_proxy lossy_proxy proxy"),
+            ("proxies", "counting_proxy lossy_proxy pgbouncer proxy"),
             ("stories", "story"),
             ("servers", "moto runtime"),
             ("figures", "measure"),

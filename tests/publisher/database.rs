@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use db::PgPool;
+use local::postgres::{Login, log_in_as};
 use local::stack::Database;
 use tests::PATIENCE;
 
@@ -12,13 +13,17 @@ pub(crate) async fn fresh() -> (PgPool, String) {
     (pool(&dsn), dsn)
 }
 
-/// A pool like that of a publisher process.
+/// A pool like that of a publisher process, with its login.
+pub(crate) fn publisher_pool(dsn: &str) -> PgPool {
+    pool(&log_in_as(dsn, Login::Publisher))
+}
+
+/// A pool with the login of the DSN.
 pub(crate) fn pool(dsn: &str) -> PgPool {
     db::create_pool(&db::Options {
-        dsn: dsn.to_owned(),
-        max_connections: 6,
         acquire_timeout: PATIENCE,
         application_name: "cronbox test",
+        ..app::config::database_options(dsn, 6)
     })
     .unwrap()
 }

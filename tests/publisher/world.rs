@@ -30,6 +30,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Everything that a story needs.
 pub(crate) struct World {
     pub(crate) pool: PgPool,
+    /// As the owner; a publisher has a login of its own.
     pub(crate) dsn: String,
     pub(crate) front: Front,
     pub(crate) clock: Clock,
@@ -135,14 +136,14 @@ impl World {
     /// The same, with another DSN.
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked_by_way_of(&self, dsn: &str, hook: publisher::Hook) -> Publisher {
-        let pool = crate::database::pool(dsn);
+        let pool = crate::database::publisher_pool(dsn);
         Publisher::with_hook(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }
 
     /// A publisher with another DSN.
     pub(crate) async fn publisher_by_way_of(&self, dsn: &str) -> Publisher {
         let client = self.patient_client().await;
-        Publisher::new(self.config(), crate::database::pool(dsn), client, self.clock.clone())
+        Publisher::new(self.config(), crate::database::publisher_pool(dsn), client, self.clock.clone())
     }
 
     /// A client with long timeouts, because a story can delay a call on a busy machine.
@@ -163,7 +164,7 @@ impl World {
     }
 
     fn publisher_speaking_through(&self, client: Client, config: Config) -> Publisher {
-        Publisher::new(config, crate::database::pool(&self.dsn), client, self.clock.clone())
+        Publisher::new(config, crate::database::publisher_pool(&self.dsn), client, self.clock.clone())
     }
 
     /// One drain by a new publisher.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
+use local::postgres::{Login, log_in_as};
 use local::stack::Database;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::MutexGuard;
@@ -40,12 +41,14 @@ impl Admin {
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) pool: PgPool,
+    login: Option<Login>,
 }
 
 /// Changes to the database of every history: `cronbox_now()` returns the time that the history sets.
 const CLOCK: &str = "
     CREATE TABLE torture_clock (now timestamptz NOT NULL, latest timestamptz NOT NULL);
     INSERT INTO torture_clock VALUES ('epoch', 'epoch');
+    GRANT SELECT ON torture_clock TO PUBLIC;
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now FROM torture_clock';
     CREATE FUNCTION torture_latest() RETURNS timestamptz
@@ -113,17 +116,19 @@ impl Ground {
         sqlx::query(set).bind(now).execute(&mut *self.admin.connection().await).await.unwrap();
     }
 
-    /// A process with its own connection. It may reuse the connection of an ended process, because a new backend is
-    /// slow at first.
-    pub(crate) fn process(&self) -> Process {
-        if let Some(idle) = self.idle.lock().unwrap().pop() {
-            return idle;
+    /// A process with its own connection and the login of its program; `None` = the owner. It may reuse the connection
+    /// of an ended process, because a new backend is slow at first.
+    pub(crate) fn process(&self, login: Option<Login>) -> Process {
+        let mut all_idle = self.idle.lock().unwrap();
+        if let Some(at) = all_idle.iter().rposition(|idle| idle.login == login) {
+            return all_idle.remove(at);
         }
         let name = format!("process {}", self.processes.fetch_add(1, Ordering::Relaxed));
-        let pool = pool(&self.dsn, "torture");
+        let dsn = login.map_or_else(|| self.dsn.clone(), |login| log_in_as(&self.dsn, login));
+        let pool = pool(&dsn, "torture");
         let options = (*pool.raw_pool().connect_options()).clone().application_name(&name);
         pool.raw_pool().set_connect_options(options);
-        Process { name, pool }
+        Process { name, pool, login }
     }
 
     /// The server's address.
@@ -132,12 +137,13 @@ impl Ground {
         host.split('/').next().unwrap_or_default().parse().unwrap()
     }
 
-    /// A process that connects to the database at another address.
+    /// An app that connects to the database at another address.
     pub(crate) fn process_by_way_of(&self, address: SocketAddr, name: String) -> Process {
-        let pool = pool(&self.dsn.replace(&self.address().to_string(), &address.to_string()), "torture");
+        let dsn = log_in_as(&self.dsn, Login::App).replace(&self.address().to_string(), &address.to_string());
+        let pool = pool(&dsn, "torture");
         let options = (*pool.raw_pool().connect_options()).clone().application_name(&name);
         pool.raw_pool().set_connect_options(options);
-        Process { name, pool }
+        Process { name, pool, login: Some(Login::App) }
     }
 
     /// Takes back a process that has ended normally.
@@ -184,6 +190,6 @@ impl Ground {
 
 fn pool(dsn: &str, application_name: &'static str) -> PgPool {
     let options =
-        db::Options { dsn: dsn.to_owned(), max_connections: 1, acquire_timeout: tests::PATIENCE, application_name };
+        db::Options { acquire_timeout: tests::PATIENCE, application_name, ..app::config::database_options(dsn, 1) };
     db::create_pool(&options).unwrap()
 }

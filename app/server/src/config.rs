@@ -8,6 +8,7 @@ use access::gate;
 use access::limits::TeamLimits;
 use chrono::TimeDelta;
 use clap::Args;
+use db::Pooler;
 use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
@@ -34,6 +35,9 @@ pub struct Config {
     /// A YAML file of workflows, loaded before the app listens.
     #[arg(long, env = "CRONBOX_SCHEDULES_FILE", value_name = "FILE")]
     pub schedules: Option<PathBuf>,
+    /// What `DATABASE_URL` leads to: Postgres itself (none), or a pooler that works by sessions or by transactions.
+    #[arg(long, env = "CRONBOX_POOLER", default_value = "none", value_name = "none|session|transaction")]
+    pub pooler: Pooler,
     /// Database connections at most, of all pools together; at least 8.
     #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(8..))]
     pub db_max_connections: u32,
@@ -216,15 +220,18 @@ impl Config {
     /// The options of the database connection.
     #[must_use]
     pub fn database_options(&self) -> db::Options {
-        database_options(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), self.db_max_connections)
+        let dsn = db::with_ca(&self.database_url, self.db_ca_file.as_deref());
+        db::Options { pooler: self.pooler, ..database_options(&dsn, self.db_max_connections) }
     }
 }
 
-/// The options of one command that needs few connections, or of the server that needs many.
+/// The options of one command that needs few connections, or of the server that needs many, without a pooler.
 #[must_use]
 pub fn database_options(dsn: &str, max_connections: u32) -> db::Options {
     db::Options {
         dsn: dsn.to_owned(),
+        pooler: Pooler::None,
+        direct_dsn: None,
         max_connections,
         // Longer than a restart of Postgres behind a proxy, shorter than the runner's 8 s.
         acquire_timeout: Duration::from_secs(5),

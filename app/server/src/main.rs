@@ -15,7 +15,7 @@ use app::{App, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use db::{PgConnection, PgPool};
+use db::{PgConnection, PgPool, Pooler};
 use executor::Shutdown;
 use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
@@ -40,7 +40,13 @@ enum Command {
     /// Serve the API and execute runs.
     Serve(Box<Config>),
     /// Apply the database migrations.
-    Migrate(Database),
+    Migrate {
+        #[command(flatten)]
+        database: Database,
+        /// First make the groups `cronbox_owner`, `cronbox_app` and `cronbox_publisher`; the first one gets the schema.
+        #[arg(long)]
+        roles: bool,
+    },
     /// Change the zone data that all instances of this environment use.
     #[command(subcommand)]
     Zones(Zones),
@@ -63,6 +69,12 @@ struct Database {
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
     db_ca_file: Option<PathBuf>,
+    /// What `DATABASE_URL` leads to: Postgres itself (none), or a pooler that works by sessions or by transactions.
+    #[arg(long, env = "CRONBOX_POOLER", default_value = "none", value_name = "none|session|transaction")]
+    pooler: Pooler,
+    /// A DSN that leads past the pooler, for migrations; without a user it has the login of `DATABASE_URL`.
+    #[arg(long, env = "CRONBOX_DB_DIRECT_DSN", hide_env_values = true)]
+    db_direct_dsn: Option<String>,
 }
 
 impl Database {
@@ -72,7 +84,12 @@ impl Database {
     }
 
     fn options(&self) -> db::Options {
-        database_options(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), 1)
+        let with_ca = |dsn: &str| db::with_ca(dsn, self.db_ca_file.as_deref());
+        db::Options {
+            pooler: self.pooler,
+            direct_dsn: self.db_direct_dsn.as_deref().map(with_ca),
+            ..database_options(&with_ca(&self.database_url), 1)
+        }
     }
 }
 
@@ -162,7 +179,7 @@ async fn main() -> ExitCode {
     old_names::warn_of_variables(&old_variables);
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
-        Command::Migrate(database) => migrate(&database).await,
+        Command::Migrate { database, roles } => migrate(&database, roles).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
@@ -205,8 +222,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     app::serve_app(listener, app, shutdown).await
 }
 
-async fn migrate(database: &Database) -> anyhow::Result<()> {
-    db::migrate_schema(&database.options()).await?;
+async fn migrate(database: &Database, makes_roles: bool) -> anyhow::Result<()> {
+    let options = database.options();
+    if makes_roles {
+        db::migrate_with_roles(&options).await?;
+    } else {
+        db::migrate_schema(&options).await?;
+    }
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     let counted = workflows::count_uncounted_workflows(&pool).await?;

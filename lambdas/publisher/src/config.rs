@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
+use db::Pooler;
 use old_names::{OldVariable, PREFIX};
 use schedule::Environment;
 
@@ -49,6 +50,12 @@ pub struct Database {
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
     pub db_ca_file: Option<PathBuf>,
+    /// What the DSN leads to: Postgres itself (none), or a pooler that works by sessions or by transactions.
+    #[arg(long, env = "CRONBOX_POOLER", default_value = "none", value_name = "none|session|transaction")]
+    pub pooler: Pooler,
+    /// With --listen: a DSN that leads past the pooler, for LISTEN; without a user it has the login of the other DSN.
+    #[arg(long, env = "CRONBOX_DB_DIRECT_DSN", hide_env_values = true)]
+    pub db_direct_dsn: Option<String>,
 }
 
 /// What to publish, and at which rate.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use db::Pooler;
 use publisher::{Arguments, Login, Publisher, Report, Stopped, Unsettled};
 use schedule::Clock;
 use tokio::net::TcpListener;
@@ -29,6 +30,9 @@ async fn run() -> anyhow::Result<()> {
     old_names::warn_of_variables(&old_variables);
     if !(once || listen || is_lambda) {
         bail!("write --once or --listen; without either the publisher runs only as a Lambda");
+    }
+    if listen && database.pooler == Pooler::Transaction && database.db_direct_dsn.is_none() {
+        bail!("CRONBOX_DB_DIRECT_DSN is missing: LISTEN needs a DSN that leads past the pooler");
     }
     let login = Login::new(database, if listen { of_daemon } else { of_drain });
     let options = login.load_options().await?;
@@ -65,7 +69,14 @@ async fn ending_at<T>(stop: impl Future<Output = ()>, publisher: &Publisher, wor
 fn of_drain(dsn: String) -> db::Options {
     // A Lambda has 50 s: if it cannot connect, it reports that and leaves the rest to the next tick.
     let acquire_timeout = Duration::from_secs(5);
-    db::Options { dsn, max_connections: 3, acquire_timeout, application_name: "cronbox publisher" }
+    db::Options {
+        dsn,
+        pooler: Pooler::None,
+        direct_dsn: None,
+        max_connections: 3,
+        acquire_timeout,
+        application_name: "cronbox publisher",
+    }
 }
 
 /// The connections of a drain, and further ones for a sweep and the renewal of leases. Notifications have a separate

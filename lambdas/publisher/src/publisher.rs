@@ -124,6 +124,8 @@ impl Publisher {
     pub(crate) async fn of_test(dsn: &str, endpoint: &str) -> Self {
         let options = db::Options {
             dsn: dsn.to_owned(),
+            pooler: db::Pooler::None,
+            direct_dsn: None,
             max_connections: 1,
             acquire_timeout: Duration::from_secs(5),
             application_name: "cronbox test",

@@ -75,6 +75,7 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
         ("CRONBOX_SCHEDULER_KEY", &stack.keys.scheduler),
         ("AWS_ENDPOINT_URL_SCHEDULER", stack.scheduler_url()),
         ("DATABASE_URL", &stack.dsn()),
+        ("CRONBOX_OWNER_DSN", &stack.owner_dsn()),
         ("CRONBOX_TEAM_ID", &team),
         // The old name, for one version.
         ("TEAM_ID", &team),

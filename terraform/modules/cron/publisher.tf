@@ -51,6 +51,7 @@ resource "aws_lambda_function" "publisher" {
       CRONBOX_ENV                = var.env
       CRONBOX_DB_SECRET_ARN      = var.database_secret_arn
       CRONBOX_DB_CA_FILE         = var.database_ca_file
+      CRONBOX_POOLER             = var.database_pooler
       CRONBOX_RUNNER_LAMBDA_ARN  = aws_lambda_function.runner.arn
       CRONBOX_SCHEDULER_ROLE_ARN = aws_iam_role.scheduler.arn
       CRONBOX_SCHEDULE_GROUP     = aws_scheduler_schedule_group.this.name

@@ -95,6 +95,17 @@ variable "database_ca_file" {
   }
 }
 
+variable "database_pooler" {
+  description = "What the database secret leads to: none (Postgres itself), session or transaction (a pooler of that mode, RDS Proxy: transaction)."
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "session", "transaction"], var.database_pooler)
+    error_message = "database_pooler must be none, session or transaction."
+  }
+}
+
 variable "scheduler_key_secret_arn" {
   description = "Secrets Manager's ARN of the scheduler key, as `cronbox-app keys create --kind scheduler` printed it."
   type        = string

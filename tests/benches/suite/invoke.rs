@@ -27,7 +27,7 @@ pub(crate) async fn all() -> Vec<Row> {
     let minutes_before = |minutes| now - TimeDelta::seconds(now.timestamp() % 60) - TimeDelta::minutes(minutes);
     // The temporary cluster has no autovacuum, so ANALYZE gives the planner what autovacuum would after the first
     // minute.
-    send(ours.address, CONNECTIONS, fires(&ours, WORKFLOWS..WORKFLOWS + WARM_UP, minutes_before(0))).await;
+    send(ours.address, CONNECTIONS, fires_of_workflows(&ours, WORKFLOWS..WORKFLOWS + WARM_UP, minutes_before(0))).await;
     sqlx::raw_sql("ANALYZE occurrences, runs").execute(&backlog.pool).await.unwrap();
     let (mut fresh, mut duplicate) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let mut latest = [Answered::default(), Answered::default()];
@@ -36,7 +36,7 @@ pub(crate) async fn all() -> Vec<Row> {
             // The peer gets fewer requests, so that its turn takes no longer.
             let workflows = if who == 0 { WORKFLOWS / TIMES } else { 1_000 };
             let first = nth * (WORKFLOWS / TIMES);
-            let fires = fires(service, first..first + workflows, minutes_before(0));
+            let fires = fires_of_workflows(service, first..first + workflows, minutes_before(0));
             let answered = send(service.address, CONNECTIONS, fires.clone()).await;
             assert_eq!(answered.of(202), workflows, "fresh fires: {:?}", answered.by_status);
             fresh[who].push(answered.per_sec());
@@ -69,7 +69,7 @@ pub(crate) async fn all() -> Vec<Row> {
 /// 90 % of the requests are duplicates.
 async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
-    let fires = fires(ours, 0..2_000, time);
+    let fires = fires_of_workflows(ours, 0..2_000, time);
     let requests: Vec<Request> = (0..20_000).map(|nth| fires[nth / 10].clone()).collect();
     let answered = send(ours.address, CONNECTIONS, requests).await;
     exactly(backlog, runs_before, 2_000).await;
@@ -79,7 +79,7 @@ async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
 /// All requests are for one workflow and one time.
 async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
-    let fire = fires(ours, 0..1, time).remove(0);
+    let fire = fires_of_workflows(ours, 0..1, time).remove(0);
     let answered = send(ours.address, CONNECTIONS, vec![fire; 20_000]).await;
     assert_eq!(answered.of(202), 1, "one is accepted");
     exactly(backlog, runs_before, 1).await;
@@ -89,7 +89,7 @@ async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row 
 /// The app is killed during the load, and loses its cache.
 async fn restarted(backlog: &Backlog, ours: &mut Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
-    let fires = fires(ours, 0..2_000, time);
+    let fires = fires_of_workflows(ours, 0..2_000, time);
     let requests: Vec<Request> = fires.iter().cycle().take(40_000).cloned().collect();
     let storm = tokio::spawn(send(ours.address, CONNECTIONS, requests));
     while runs(backlog).await < runs_before + 200 {
@@ -117,13 +117,17 @@ async fn exactly(backlog: &Backlog, before: i64, keys: i64) {
 }
 
 /// One fire of each workflow for `time`.
-fn fires(service: &Service, workflows: std::ops::Range<usize>, time: DateTime<Utc>) -> Vec<Request> {
+pub(crate) fn fires_of_workflows(
+    service: &Service,
+    workflows: std::ops::Range<usize>,
+    time: DateTime<Utc>,
+) -> Vec<Request> {
     let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);
     workflows.map(|nth| invoke(&service.scheduler, i64::try_from(nth).unwrap() + 1, &time)).collect()
 }
 
 /// Every minute is due for each workflow, for the last hour.
-const EVERY_MINUTE: &str = "
+pub(crate) const EVERY_MINUTE: &str = "
     ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
     UPDATE workflows SET cron_schedule = '* * * * *', overlap_policy = 'concurrent', max_concurrent = 100, catch_up_policy = 'run_all',
                          schedule_activated_at = clock_timestamp() - INTERVAL '1 hour';

@@ -19,6 +19,7 @@ mod load_generator;
 mod memory;
 mod open_transaction;
 mod outage;
+mod poolers;
 mod process_start;
 mod publish_latency;
 mod queue_comparison;
@@ -104,6 +105,9 @@ async fn main() -> ExitCode {
     }
     if wanted("B15") {
         rows.extend(table::shown(memory::all().await));
+    }
+    if wanted("B16") {
+        rows.extend(table::shown(poolers::all().await));
     }
     table::evaluate_rows(&rows)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use access::keys::{Holder, create_key};
 use access::teams::create_team;
 use local::config::target_folder;
+use local::postgres::{Login, log_in_as};
 use schedule::Clock;
 use tests::Api;
 use tokio::process::{Child, Command};
@@ -28,14 +29,20 @@ pub(crate) struct Service {
 impl Service {
     /// Starts the app. Without executor slots, its runs stay accepted.
     pub(crate) async fn app(backlog: &Backlog, executor_slots: usize) -> Service {
+        Service::app_through(backlog, executor_slots, &log_in_as(&backlog.dsn(), Login::App), "none").await
+    }
+
+    /// The same, with a DSN that may lead through a pooler of this mode.
+    pub(crate) async fn app_through(backlog: &Backlog, executor_slots: usize, dsn: &str, mode: &str) -> Service {
         let mut tx = db::begin_transaction(&backlog.pool).await.unwrap();
-        let (team, _) = create_team(&mut tx, "bench", &bench_edit()).await.unwrap();
+        let (team, _) = create_team(&mut tx, &format!("bench {mode}"), &bench_edit()).await.unwrap();
         let (_, admin) = create_key(&mut tx, Holder::Admin, "bench", &bench_edit()).await.unwrap();
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
         tx.commit().await.unwrap();
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let mut command = Command::new(program("cronbox-app"));
-        command.arg("serve").envs([("DATABASE_URL", backlog.dsn()), ("CRONBOX_BIND_ADDR", address.to_string())]);
+        command.arg("serve").envs([("DATABASE_URL", dsn), ("CRONBOX_BIND_ADDR", &address.to_string())]);
+        command.env("CRONBOX_POOLER", mode);
         command.envs([("CRONBOX_KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
         command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
         // The receivers of the bench are on this machine.

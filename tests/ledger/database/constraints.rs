@@ -27,7 +27,7 @@ async fn fired() -> (Story, WorkflowId) {
 
 /// Migrates like `cronbox-app migrate`.
 async fn migrate(s: &Story) -> Result<(), String> {
-    let options = db::Options { application_name: "migrate", ..app::config::database_options(&s.dsn(), 1) };
+    let options = db::Options { application_name: "migrate", ..app::config::database_options(&s.owner_dsn(), 1) };
     db::migrate_schema(&options).await.map_err(|error| format!("{error:#}"))
 }
 

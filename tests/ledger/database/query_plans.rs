@@ -14,8 +14,11 @@ use crate::steps::{fire_on_time, hourly, story_without_executor};
 
 /// A pool of one connection, so that Postgres reports its reads at once.
 pub(crate) async fn one_connection(s: &Story) -> PgPool {
-    let (dsn, acquire_timeout) = (s.dsn(), Duration::from_secs(60));
-    let options = db::Options { dsn, max_connections: 1, acquire_timeout, application_name: "one" };
+    let options = db::Options {
+        acquire_timeout: Duration::from_secs(60),
+        application_name: "one",
+        ..app::config::database_options(&s.owner_dsn(), 1)
+    };
     db::connect_pool(&options).await.unwrap()
 }
 

@@ -214,7 +214,7 @@ async fn forgotten_attempts_are_no_unknown_claims() {
     let wf = s.create_with(json!({"action": receiver.action()})).await;
     app.editor(&s).post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202);
     tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("no claim");
-    let mut session = PgConnection::connect(&s.dsn()).await.unwrap();
+    let mut session = PgConnection::connect(&s.owner_dsn()).await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT FROM runs FOR UPDATE").execute(&mut session).await.unwrap();
     app.signal("-INT").await;
     app.until_stopping().await;

@@ -153,6 +153,7 @@ async fn fires_of_aborted_batches_are_retried_singly() {
     let all = workflows(&s, 10).await;
     s.execute(
         "CREATE SEQUENCE taken_back;
+         GRANT USAGE ON SEQUENCE taken_back TO PUBLIC;
          CREATE FUNCTION take_back() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
              IF nextval('taken_back') <= 4 THEN RAISE EXCEPTION 'another came first' USING ERRCODE = '40001'; END IF;
@@ -176,6 +177,7 @@ async fn conflicts_are_tried_five_times() {
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.execute(
         "CREATE SEQUENCE tries;
+         GRANT USAGE ON SEQUENCE tries TO PUBLIC;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
              PERFORM nextval('tries');

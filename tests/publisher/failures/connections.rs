@@ -56,7 +56,8 @@ async fn a_broken_connection_costs_no_backoff() {
     let world = World::new().await;
     let (way, is_broken) = breaking_way(world.endpoint.trim_start_matches("http://").to_owned()).await;
     let client = publisher::scheduler_client(Some(&way)).await;
-    let publisher = Publisher::new(world.config(), crate::database::pool(&world.dsn), client, world.clock.clone());
+    let publisher =
+        Publisher::new(world.config(), crate::database::publisher_pool(&world.dsn), client, world.clock.clone());
     let workflow = world.create("0 9 * * *", "UTC").await;
     assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
@@ -92,7 +93,8 @@ async fn idle_connections_are_not_kept() {
     let world = World::new().await;
     let (way, connections) = counting_way(world.endpoint.trim_start_matches("http://").to_owned()).await;
     let client = publisher::scheduler_client(Some(&way)).await;
-    let publisher = Publisher::new(world.config(), crate::database::pool(&world.dsn), client, world.clock.clone());
+    let publisher =
+        Publisher::new(world.config(), crate::database::publisher_pool(&world.dsn), client, world.clock.clone());
     let workflow = world.create("0 9 * * *", "UTC").await;
     publisher.drain_outbox(soon()).await.unwrap();
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;

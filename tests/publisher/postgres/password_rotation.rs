@@ -42,7 +42,7 @@ impl Vault {
         let made = secrets.create_secret().name("database").secret_string(secret(&secured, "first")).send().await;
         let arn = made.unwrap().arn.unwrap();
         let vault = Vault { secured, world, moto, secrets, arn };
-        vault.execute("CREATE ROLE rotating LOGIN PASSWORD 'first' IN ROLE cronbox".to_owned()).await;
+        vault.execute("CREATE ROLE rotating LOGIN PASSWORD 'first' IN ROLE cronbox_publisher".to_owned()).await;
         vault
     }
 

@@ -9,7 +9,7 @@ use crate::postgres::tls_server::Secured;
 
 /// Whether a connection uses TLS, or the error in one line.
 async fn connect(dsn: String) -> Result<bool, String> {
-    let options = db::Options { dsn, max_connections: 1, acquire_timeout: PATIENCE, application_name: "cronbox test" };
+    let options = db::Options { acquire_timeout: PATIENCE, ..app::config::database_options(&dsn, 1) };
     let pool = db::connect_pool(&options).await.map_err(|error| format!("{error:#}"))?;
     let is_tls = sqlx::query_scalar("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
     Ok(is_tls.fetch_one(&pool).await.unwrap())

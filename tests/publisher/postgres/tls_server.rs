@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use local::postgres::{Folder, Postgres, Purpose};
+use local::stack::prepare_database;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sqlx::{Connection, PgConnection};
 use tests::PATIENCE;
@@ -33,7 +34,7 @@ impl Secured {
         .unwrap();
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await.unwrap();
         sqlx::raw_sql("CREATE DATABASE cronbox").execute(&mut admin).await.unwrap();
-        db::migrate_schema(&app::config::database_options(&postgres.dsn(DATABASE), 1)).await.unwrap();
+        prepare_database(&postgres, DATABASE).await.unwrap();
 
         let (ca, issuer) = authority();
         let key = KeyPair::generate().unwrap();

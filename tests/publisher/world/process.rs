@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use local::postgres::{Login, log_in_as};
 use publisher::Config;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -42,7 +43,7 @@ impl World {
         let mut command = Command::new(crate::database::publisher_binary());
         command.kill_on_drop(true).env_clear().envs([
             ("CRONBOX_ENV", "dev"),
-            ("CRONBOX_DB_DSN", &self.dsn),
+            ("CRONBOX_DB_DSN", &log_in_as(&self.dsn, Login::Publisher)),
             ("CRONBOX_RUNNER_LAMBDA_ARN", &runner_lambda_arn),
             ("CRONBOX_SCHEDULER_ROLE_ARN", &scheduler_role_arn),
             ("CRONBOX_SCHEDULE_GROUP", &schedule_group),

@@ -15,6 +15,7 @@ use clap::Parser;
 use executor::Executor;
 use executor::actions::Client;
 use executor::actions::address::Allowed;
+use local::postgres::Login;
 use schedule::Clock;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -76,6 +77,7 @@ pub(crate) type Answer = (u16, Value);
 /// missed or caught up before it is due. If a clock goes back, a time that was late does not become early.
 const FINDINGS: &str = "
     CREATE TABLE torture_findings (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, finding text NOT NULL);
+    GRANT INSERT ON torture_findings TO PUBLIC;
     CREATE FUNCTION torture_note() RETURNS trigger LANGUAGE plpgsql AS '
         BEGIN
             INSERT INTO torture_findings (finding) VALUES (format(TG_ARGV[0], NEW.id));
@@ -107,7 +109,7 @@ impl Stage {
         let ground = Ground::new().await;
         sqlx::raw_sql(FINDINGS).execute(&mut *ground.admin.connection().await).await.unwrap();
         let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
-        let process = ground.process();
+        let process = ground.process(Some(Login::App));
         let mut tx = db::begin_transaction(&process.pool).await.unwrap();
         let (team, signing) = create_team(&mut tx, "ledger", &how).await.unwrap();
         let (_, admin) = create_key(&mut tx, Holder::Admin, "operator", &how).await.unwrap();

@@ -29,7 +29,13 @@ impl Login {
     /// # Errors
     /// Returns one sentence if the secret cannot be fetched or parsed.
     pub async fn load_options(&self) -> anyhow::Result<db::Options> {
-        secret::resolve_dsn(&self.database).await.map(self.options)
+        let dsn = secret::resolve_dsn(&self.database).await?;
+        let direct = self.database.db_direct_dsn.as_deref();
+        Ok(db::Options {
+            pooler: self.database.pooler,
+            direct_dsn: direct.map(|direct| db::with_ca(direct, self.database.db_ca_file.as_deref())),
+            ..(self.options)(dsn)
+        })
     }
 
     /// Whether `error` was a refused login. If so, new connections use the current secret.

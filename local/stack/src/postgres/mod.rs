@@ -5,6 +5,7 @@
 
 mod binaries;
 mod folder;
+mod logins;
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -19,9 +20,8 @@ use anyhow::{Context, Result, bail};
 
 use self::binaries::{Binaries, User};
 pub use self::folder::{Folder, state_folder};
-
-/// The role that owns everything.
-const ROLE: &str = "cronbox";
+use self::logins::ROLE;
+pub use self::logins::{Login, log_in_as};
 
 /// `$1` is the signal that stops the server, `$2` what to remove then, the rest the server's command line.
 const KEEPER: &str = r#"
@@ -91,6 +91,11 @@ impl Postgres {
     /// The DSN of one of its databases.
     pub fn dsn(&self, database: &str) -> String {
         format!("postgres://{ROLE}:{}@127.0.0.1:{}/{database}", self.password, self.port)
+    }
+
+    /// The password of all logins.
+    pub fn password(&self) -> &str {
+        &self.password
     }
 
     /// The process that supervises the server; for a test that kills it.

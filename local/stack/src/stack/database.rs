@@ -8,7 +8,7 @@ use db::PgPool;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 
-use crate::postgres::{Folder, Postgres, Purpose};
+use crate::postgres::{Folder, Login, Postgres, Purpose, log_in_as};
 
 /// One per test process; the first stack that needs it starts it.
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
@@ -39,7 +39,10 @@ const TEMPLATE: &str = "cronbox_template";
 const KEPT: &str = "cronbox";
 
 /// The table that a clone's `cronbox_now()` reads; it gets its time before the function reads it.
-const SETTABLE_CLOCK: &str = "CREATE TABLE IF NOT EXISTS settable_clock (now timestamptz NOT NULL)";
+const SETTABLE_CLOCK: &str = "
+    CREATE TABLE IF NOT EXISTS settable_clock (now timestamptz NOT NULL);
+    GRANT SELECT ON settable_clock TO PUBLIC;
+";
 
 /// Makes a clone's `cronbox_now()` read that table instead of the machine's clock.
 const USE_SETTABLE_CLOCK: &str = "
@@ -62,7 +65,7 @@ impl Database {
         {
             return Err(error).context("cannot create the database");
         }
-        migrate(&postgres.dsn(KEPT)).await?;
+        prepare_database(&postgres, KEPT).await?;
         Ok(Database::Kept(postgres))
     }
 
@@ -80,7 +83,7 @@ impl Database {
         Ok(Database::Clone(name))
     }
 
-    /// The DSN of the database.
+    /// The DSN of the database, as its owner.
     pub fn dsn(&self) -> String {
         match (self, CLUSTER.get()) {
             (Database::Kept(postgres), _) => postgres.dsn(KEPT),
@@ -88,6 +91,11 @@ impl Database {
             (Database::Clone(name), Some(cluster)) => cluster.postgres.dsn(name),
             (Database::Clone(_), None) | (Database::Gone, _) => String::new(),
         }
+    }
+
+    /// The DSN of the database with a login of least privilege.
+    pub fn dsn_as(&self, login: Login) -> String {
+        log_in_as(&self.dsn(), login)
     }
 
     /// Removes a clone, even if it has connections; a database that is kept is not changed.
@@ -111,7 +119,7 @@ impl Cluster {
         let postgres = start(Folder::create_temporary()?, Purpose::ThrowAway).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
         sqlx::query("CREATE DATABASE cronbox_template").execute(&mut admin).await?;
-        migrate(&postgres.dsn(TEMPLATE)).await?;
+        prepare_database(&postgres, TEMPLATE).await?;
         Ok(Cluster { postgres, numbered: AtomicU32::new(1) })
     }
 }
@@ -142,8 +150,33 @@ async fn start(folder: Folder, purpose: Purpose) -> Result<Postgres> {
         .context("the thread that starts Postgres ended early")?
 }
 
-async fn migrate(dsn: &str) -> Result<()> {
-    let mut connection = PgConnection::connect(dsn).await?;
-    db::MIGRATOR.run(&mut connection).await.context("cannot migrate the database")?;
-    Ok(connection.close().await?)
+/// Migrates as an operator does: the groups, then their logins, then the timeouts of the logins.
+///
+/// # Errors
+/// Fails if the server does not answer, or if a migration fails.
+pub async fn prepare_database(postgres: &Postgres, database: &str) -> Result<()> {
+    let options = app::config::database_options(&postgres.dsn(database), 1);
+    db::migrate_with_roles(&options).await?;
+    if create_logins(postgres, database).await? > 0 {
+        db::migrate_with_roles(&options).await?;
+    }
+    Ok(())
+}
+
+/// Creates the logins that do not exist; returns how many.
+async fn create_logins(postgres: &Postgres, database: &str) -> Result<usize> {
+    let mut admin = PgConnection::connect(&postgres.dsn(database)).await?;
+    let mut created = 0;
+    for login in Login::ALL {
+        let exists = sqlx::query_scalar::<_, bool>("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)");
+        if !exists.bind(login.name()).fetch_one(&mut admin).await? {
+            let (name, password, group) = (login.name(), postgres.password(), login.group());
+            // The password is hexadecimal, and the names are constants.
+            let create = AssertSqlSafe(format!("CREATE ROLE {name} LOGIN PASSWORD '{password}' IN ROLE {group}"));
+            sqlx::query(create).execute(&mut admin).await.context("cannot create a login")?;
+            created += 1;
+        }
+    }
+    admin.close().await?;
+    Ok(created)
 }

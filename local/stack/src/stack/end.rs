@@ -52,7 +52,9 @@ impl Stack {
             app.serving.await.context("the app ended unexpectedly")??;
             app.app.pools.close().await;
         }
-        self.pool.close().await;
+        for pool in [&self.publisher_pool, &self.pool] {
+            pool.close().await;
+        }
         self.database.remove_clone().await
     }
 
@@ -74,7 +76,7 @@ impl Drop for Stack {
             return;
         }
         let deliveries = self.stand_in.lambda.count_pending();
-        let dsn = self.dsn();
+        let dsn = self.owner_dsn();
         // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
         let counted = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
         // Not awaited: a wait would block this thread, and the removal would wait for an incomplete connection of it.

@@ -27,13 +27,17 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub use self::answer::Answer;
-pub use self::database::Database;
+pub use self::database::{Database, prepare_database};
 pub use self::keys::{Keys, write_secret};
 pub use self::parts::{GROUP, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use self::parts::{Instance, PATIENCE, Stop};
 use self::pending::Leftovers;
 pub use self::pending::Pending;
 use crate::clock_and_zones::{installed_zone_files, stand_in_clock};
+use crate::postgres::Login;
+
+/// Connections of a test, or of a person, behind the API.
+const OWNER_CONNECTIONS: u32 = 16;
 
 /// How a test's stack is set up.
 pub struct StackOptions {
@@ -79,7 +83,7 @@ pub struct Stack {
     pub clock: Clock,
     /// The keys of the app
     pub keys: Keys,
-    /// The database, for checks behind the API
+    /// The database as its owner, for checks and changes behind the API
     pub pool: PgPool,
     /// The stand-in
     pub stand_in: StandIn,
@@ -87,6 +91,7 @@ pub struct Stack {
     pub scheduler: Client,
     /// The publisher that `publish` runs
     pub publisher: Publisher,
+    publisher_pool: PgPool,
     database: Database,
     http: reqwest::Client,
     apps: Vec<Instance>,
@@ -138,9 +143,9 @@ impl Stack {
     /// Returns a sentence that says which part does not start.
     pub async fn start_on(ground: Ground, options: StackOptions) -> Result<Stack> {
         let clock = options.now.map_or(Clock::System, Clock::fixed);
-        let mut config = parts::app_config(ground.database.dsn(), &ground.app)?;
+        let mut config = parts::app_config(ground.database.dsn_as(Login::App), &ground.app)?;
         (options.app)(&mut config);
-        let pool = db::connect_pool(&config.database_options()).await?;
+        let pool = db::connect_pool(&app::config::database_options(&ground.database.dsn(), OWNER_CONNECTIONS)).await?;
         if let Some(now) = options.now {
             database::take_clock(&pool, now).await?;
         }
@@ -160,7 +165,8 @@ impl Stack {
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;
         (options.publisher)(&mut publisher_config);
-        let publisher = Publisher::new(publisher_config, pool.clone(), scheduler.clone(), clock.clone());
+        let publisher_pool = parts::publisher_pool(&ground.database.dsn_as(Login::Publisher)).await?;
+        let publisher = Publisher::new(publisher_config, publisher_pool.clone(), scheduler.clone(), clock.clone());
         let publishing = (options.publishing == Publishing::Listening).then(|| {
             let (publisher, stopped) = (publisher.clone(), stop.publisher.clone().cancelled_owned());
             tokio::spawn(async move { publisher.publish_on_notification(None, None, stopped).await })
@@ -172,6 +178,7 @@ impl Stack {
             stand_in,
             scheduler,
             publisher,
+            publisher_pool,
             database: ground.database,
             http: reqwest::Client::builder().no_proxy().build()?,
             apps: vec![app],
@@ -205,8 +212,18 @@ impl Stack {
         parts::register_runner(&self.stand_in, url, &self.keys)
     }
 
-    /// The DSN of the database.
+    /// The DSN of the database, with the login of the app.
     pub fn dsn(&self) -> String {
+        self.database.dsn_as(Login::App)
+    }
+
+    /// The DSN of the database, with the login of the publisher.
+    pub fn publisher_dsn(&self) -> String {
+        self.database.dsn_as(Login::Publisher)
+    }
+
+    /// The DSN of the database, as its owner.
+    pub fn owner_dsn(&self) -> String {
         self.database.dsn()
     }
 
@@ -241,7 +258,7 @@ impl Stack {
             ("AWS_REGION", "us-east-1"),
         ];
         let ours = [
-            ("CRONBOX_DB_DSN", &*self.dsn()),
+            ("CRONBOX_DB_DSN", &*self.publisher_dsn()),
             ("CRONBOX_ENV", parts::ENVIRONMENT),
             ("CRONBOX_RUNNER_LAMBDA_ARN", RUNNER),
             ("CRONBOX_SCHEDULER_ROLE_ARN", ROLE),
@@ -256,7 +273,7 @@ impl Stack {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn another_publisher(&self) -> Result<Publisher> {
-        let pool = db::connect_pool(&app::config::database_options(&self.dsn(), 5)).await?;
+        let pool = parts::publisher_pool(&self.publisher_dsn()).await?;
         Ok(Publisher::new(parts::publisher_config()?, pool, self.scheduler.clone(), self.clock.clone()))
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use app::App;
 use app::cadence::When;
+use db::PgPool;
 use futures::future::BoxFuture;
 use runner::{KeySource, Limits, Runner};
 use schedule::Environment;
@@ -88,6 +89,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
     Ok(app::Config {
         database_url: dsn,
         db_ca_file: None,
+        pooler: db::Pooler::None,
         bind_addr: listener.local_addr()?,
         env: parse_environment()?,
         schedules: None,
@@ -135,6 +137,11 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         team_fires_per_minute: 0,
         team_input_bytes: 0,
     })
+}
+
+/// The connections of a daemon.
+pub(super) async fn publisher_pool(dsn: &str) -> Result<PgPool> {
+    db::connect_pool(&app::config::database_options(dsn, 5)).await
 }
 
 pub(super) fn publisher_config() -> Result<publisher::Config> {

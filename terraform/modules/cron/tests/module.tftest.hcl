@@ -120,6 +120,7 @@ run "publisher" {
       CRONBOX_ENV                = "test"
       CRONBOX_DB_SECRET_ARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
       CRONBOX_DB_CA_FILE         = "/var/task/rds-ca.pem"
+      CRONBOX_POOLER             = "none"
       CRONBOX_RUNNER_LAMBDA_ARN  = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
       CRONBOX_SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
       CRONBOX_SCHEDULE_GROUP     = "cronbox-test"

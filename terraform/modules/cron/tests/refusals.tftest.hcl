@@ -119,6 +119,16 @@ run "refuses_a_relative_bundle" {
   expect_failures = [var.database_ca_file]
 }
 
+run "refuses_an_unknown_pooler" {
+  command = plan
+
+  variables {
+    database_pooler = "statement"
+  }
+
+  expect_failures = [var.database_pooler]
+}
+
 run "refuses_a_publisher_that_never_runs" {
   command = plan
 

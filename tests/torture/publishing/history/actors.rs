@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use db::PgPool;
+use local::postgres::Login;
 use publisher::{Config, Hook, Publisher};
 
 use super::{GROUP, History};
@@ -17,7 +18,7 @@ impl History<'_> {
         if self.actors.iter().filter(|actor| actor.role == Role::Publisher).count() >= self.most_publishers {
             return Ok(());
         }
-        let (id, process) = (self.next_id(), self.ground.process());
+        let (id, process) = (self.next_id(), self.ground.process(self.publisher_login()));
         let pool = process.pool.clone();
         let (drains, secs) = (self.dice.between(1, 2), *self.dice.pick(&[45, 300]).unwrap_or(&45));
         self.note(format!("actor {id} is a publisher, {drains} drains"));
@@ -46,7 +47,7 @@ impl History<'_> {
         if self.actors.iter().any(|actor| actor.role == Role::Sweeper) {
             return Ok(());
         }
-        let (id, process) = (self.next_id(), self.ground.process());
+        let (id, process) = (self.next_id(), self.ground.process(self.publisher_login()));
         let (publisher, stopwatch) = (self.publisher(process.pool.clone()), self.stopwatch.clone());
         self.note(format!("actor {id} sweeps"));
         let actor = Actor::new(id, Role::Sweeper, process, async move {
@@ -61,7 +62,7 @@ impl History<'_> {
         if self.actors.iter().filter(|actor| actor.role == Role::Editor).count() >= 3 {
             return Ok(());
         }
-        let (id, process) = (self.next_id(), self.ground.process());
+        let (id, process) = (self.next_id(), self.ground.process(Some(Login::App)));
         let pool = process.pool.clone();
         let workflows = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).alive().len();
         let verb = if workflows < self.most_workflows && (workflows == 0 || self.dice.chance(0.4)) {
@@ -105,6 +106,11 @@ impl History<'_> {
     fn next_id(&mut self) -> usize {
         self.actors_ever += 1;
         self.actors_ever
+    }
+
+    /// An ablation reads and writes what the shipped code does not, so it is the owner.
+    fn publisher_login(&self) -> Option<Login> {
+        self.variant.is_shipped_code().then_some(Login::Publisher)
     }
 
     fn publisher(&self, pool: PgPool) -> Publisher {

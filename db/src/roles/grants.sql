@@ -1,0 +1,49 @@
+-- What the groups may do, as cronbox_owner. It states everything, so it takes back what an earlier version granted.
+
+-- The app writes the rows of each table but those named below. A table, sequence or function of a later migration is
+-- the app's by these defaults, until the next `migrate` states it here. Of the publisher nothing is by default.
+DO $all$
+DECLARE
+    here CONSTANT text := quote_ident(current_schema());
+BEGIN
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %s FROM cronbox_app, cronbox_publisher', here);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO cronbox_app', here);
+    EXECUTE format('GRANT USAGE ON ALL SEQUENCES IN SCHEMA %s TO cronbox_app', here);
+    EXECUTE format('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA %s TO cronbox_app', here);
+    EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO cronbox_app', here);
+    EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT USAGE ON SEQUENCES TO cronbox_app', here);
+    EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT EXECUTE ON ROUTINES TO cronbox_app', here);
+END
+$all$;
+
+-- The schema's history is the owner's.
+REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM cronbox_app;
+-- The audit log is evidence. The app reads which workflows were deleted.
+REVOKE UPDATE, DELETE ON audit_log FROM cronbox_app;
+-- Teams and keys are revoked, never removed.
+REVOKE DELETE ON teams, api_keys FROM cronbox_app;
+-- The app shortens the leases of publishers when the database's clock goes back, and reads what a sweep has seen.
+REVOKE INSERT ON publishers FROM cronbox_app;
+REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_changes, rollout_queue, config_generation FROM cronbox_app;
+-- Zone data come with a migration or by `cronbox-app zones update`, which the owner runs. The app prunes them.
+REVOKE INSERT, UPDATE ON zone_data, zone_changes FROM cronbox_app;
+-- A team keeps its limits. What its workflows add up to is counted by their trigger, which runs as the app.
+REVOKE DELETE ON team_limits, team_usage FROM cronbox_app;
+-- Which database this is, and how far it was pruned, is never forgotten.
+REVOKE DELETE ON database_identity, prune_marks FROM cronbox_app;
+
+-- The publisher reads no action, no inputs, no keys and no secrets.
+GRANT SELECT (version, success) ON _sqlx_migrations TO cronbox_publisher;
+GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends_at, pause_until, revision, watch_at)
+    ON workflows TO cronbox_publisher;
+GRANT SELECT, INSERT, UPDATE ON outbox_events TO cronbox_publisher;
+-- A publication of a deleted workflow goes with its tombstone.
+GRANT SELECT, INSERT, UPDATE, DELETE ON publications TO cronbox_publisher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, orphans, sweep_changes, rollout_queue
+    TO cronbox_publisher;
+GRANT SELECT, INSERT, UPDATE ON config_generation, database_identity TO cronbox_publisher;
+GRANT SELECT ON zone_data, zone_changes TO cronbox_publisher;
+-- For the metrics.
+GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronbox_publisher;
+GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON runs TO cronbox_publisher;
+GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;

@@ -1,0 +1,223 @@
+//! What the groups of least privilege may do, and how `cronbox-app migrate --roles` makes them.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use sqlx::error::DatabaseError;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use tests::Story;
+
+use crate::migrations::{migrator, owner_options};
+use crate::startup::{app, run};
+
+/// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
+const TABLES: [(&str, &str, &str); 27] = [
+    ("_sqlx_migrations", "S", "s"),
+    ("api_keys", "SIU", ""),
+    ("audit_log", "SI", ""),
+    ("backfills", "SIUD", ""),
+    ("config_generation", "S", "SIU"),
+    ("database_identity", "SIU", "SIU"),
+    ("fire_disagreements", "SIUD", "s"),
+    ("job_failures", "SIUD", ""),
+    ("jobs", "SIUD", ""),
+    ("occurrences", "SIUD", "s"),
+    ("orphans", "S", "SIUD"),
+    ("outbox_events", "SIUD", "SIU"),
+    ("prune_marks", "SIU", ""),
+    ("publications", "SIUD", "SIUD"),
+    ("publishers", "SUD", "SIUD"),
+    ("rollout_queue", "S", "SIUD"),
+    ("runs", "SIUD", "s"),
+    ("schedule_versions", "SIUD", ""),
+    ("sightings", "S", "SIUD"),
+    ("sweep_changes", "S", "SIUD"),
+    ("sweeps", "SIUD", "SIUD"),
+    ("team_limits", "SIU", ""),
+    ("team_usage", "SIU", ""),
+    ("teams", "SIU", ""),
+    ("workflows", "SIUD", "s"),
+    ("zone_changes", "SD", "S"),
+    ("zone_data", "SD", "S"),
+];
+
+/// What no login of the app or the publisher may do.
+const NEVER: [&str; 11] = [
+    "CREATE TABLE mine ()",
+    "ALTER TABLE runs ADD COLUMN mine INTEGER",
+    "DROP TABLE runs",
+    "ALTER TABLE audit_log DISABLE TRIGGER ALL",
+    "CREATE INDEX mine ON runs (id)",
+    "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now()'",
+    "CREATE FUNCTION mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+    "ALTER TABLE api_keys OWNER TO CURRENT_USER",
+    "SET ROLE cronbox_owner",
+    "CREATE ROLE mine",
+    "SET session_replication_role = replica",
+];
+
+/// The publisher sees neither what a workflow does nor any secret.
+const SECRETS: [&str; 6] = [
+    "SELECT action FROM workflows",
+    "SELECT starting_inputs FROM workflows",
+    "SELECT inputs FROM runs",
+    "SELECT result FROM runs",
+    "SELECT signing_secret FROM teams",
+    "SELECT * FROM api_keys",
+];
+
+/// The server's opinion of a statement, whose effects are undone.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Permitted,
+    Forbidden,
+}
+
+async fn verdict(login: &mut PgConnection, statement: String) -> Verdict {
+    let mut tx = login.begin().await.unwrap();
+    let done = sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *tx).await;
+    tx.rollback().await.unwrap();
+    match done {
+        Ok(_) => Verdict::Permitted,
+        Err(error) => {
+            let code = error.as_database_error().and_then(DatabaseError::code).map(Cow::into_owned);
+            assert_eq!(code.as_deref(), Some("42501"), "{statement}: {error}");
+            Verdict::Forbidden
+        }
+    }
+}
+
+/// The statements of one table, each with the letter of its permission. `EXPLAIN` checks permissions, and changes nothing.
+fn statements_of(table: &str, column: &str) -> [(char, String); 5] {
+    [
+        ('s', format!("EXPLAIN SELECT count(*) FROM {table}")),
+        ('S', format!("EXPLAIN SELECT * FROM {table}")),
+        ('I', format!("EXPLAIN INSERT INTO {table} DEFAULT VALUES")),
+        ('U', format!("EXPLAIN UPDATE {table} SET {column} = DEFAULT WHERE FALSE")),
+        ('D', format!("EXPLAIN DELETE FROM {table} WHERE FALSE")),
+    ]
+}
+
+#[tokio::test]
+async fn groups_may_do_only_their_work() {
+    let s = Story::today().await;
+    let tables: Vec<(String, String)> = sqlx::query_as(
+        "SELECT relname::text, attname::text FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum = 1
+          WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition",
+    )
+    .fetch_all(&s.pool)
+    .await
+    .unwrap();
+    let found: BTreeSet<&str> = tables.iter().map(|(table, _)| table.as_str()).collect();
+    let named: BTreeSet<&str> = TABLES.iter().map(|(table, ..)| *table).collect();
+    assert_eq!(found, named, "db/src/roles/grants.sql and TABLES say of each table who may use it");
+
+    let mut app = PgConnection::connect(&s.dsn()).await.unwrap();
+    let mut publisher = PgConnection::connect(&s.publisher_dsn()).await.unwrap();
+    for (table, of_app, of_publisher) in TABLES {
+        let column = &tables.iter().find(|(name, _)| name == table).unwrap().1;
+        for (who, login, permitted) in [("app", &mut app, of_app), ("publisher", &mut publisher, of_publisher)] {
+            for (letter, statement) in statements_of(table, column) {
+                let is_permitted = permitted.contains(letter) || letter == 's' && permitted.contains('S');
+                let expected = if is_permitted { Verdict::Permitted } else { Verdict::Forbidden };
+                assert_eq!(verdict(login, statement.clone()).await, expected, "{who}: {statement}");
+            }
+            assert_eq!(verdict(login, format!("TRUNCATE {table}")).await, Verdict::Forbidden, "{who}: {table}");
+        }
+    }
+    for login in [&mut app, &mut publisher] {
+        for statement in NEVER {
+            assert_eq!(verdict(login, statement.to_owned()).await, Verdict::Forbidden, "{statement}");
+        }
+    }
+    for statement in SECRETS {
+        assert_eq!(verdict(&mut publisher, statement.to_owned()).await, Verdict::Forbidden, "{statement}");
+    }
+    s.end().await;
+}
+
+/// A function that does what its caller may not must not find another function or table by the caller's path.
+#[tokio::test]
+async fn functions_of_the_owner_are_closed() {
+    let s = Story::today().await;
+    let open = "SELECT count(*) FROM pg_proc
+                 WHERE prosecdef AND pronamespace = 'public'::regnamespace
+                   AND (has_function_privilege('public', oid, 'EXECUTE')
+                        OR NOT EXISTS (SELECT FROM unnest(proconfig) AS set WHERE set LIKE 'search_path=%'))";
+    assert_eq!(s.count(open).await, 0);
+    s.end().await;
+}
+
+/// The app writes a table that it knows after its deployment. The publisher reads it when the grants say so.
+#[tokio::test]
+async fn later_tables_are_the_apps() {
+    let s = Story::today().await;
+    db::migrate_by(&migrator("CREATE TABLE later (n INTEGER)", false), &owner_options(&s)).await.unwrap();
+    let owner = "SELECT count(*) FROM pg_class WHERE relname = 'later' AND relowner = 'cronbox_owner'::regrole";
+    assert_eq!(s.count(owner).await, 1, "a migration runs as the owner");
+    let mut app = PgConnection::connect(&s.dsn()).await.unwrap();
+    let mut publisher = PgConnection::connect(&s.publisher_dsn()).await.unwrap();
+    let insert = || "INSERT INTO later VALUES (1)".to_owned();
+    assert_eq!(verdict(&mut app, insert()).await, Verdict::Permitted);
+    assert_eq!(verdict(&mut publisher, insert()).await, Verdict::Forbidden);
+    assert_eq!(verdict(&mut publisher, "SELECT FROM later".to_owned()).await, Verdict::Forbidden);
+    s.end().await;
+}
+
+/// A second line of defence, for a login whose program sets no timeouts.
+#[tokio::test]
+async fn logins_have_timeouts() {
+    let s = Story::today().await;
+    for dsn in [s.dsn(), s.publisher_dsn()] {
+        let mut login = PgConnection::connect(&dsn).await.unwrap();
+        for (name, value) in
+            [("statement_timeout", "15s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")]
+        {
+            let shown = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(name);
+            assert_eq!(shown.fetch_one(&mut login).await.unwrap(), value, "{name}");
+        }
+    }
+    s.end().await;
+}
+
+/// A database of one login gets the groups, twice at the same time. The old login goes on, and may migrate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schemas_change_to_the_owner() {
+    let s = Story::today().await;
+    let dsn = s.owner_dsn();
+    let (server, database) = dsn.rsplit_once('/').unwrap();
+    let (old, name) = (format!("{database}_old"), format!("{database}_single"));
+    for statement in [format!("CREATE ROLE {old} LOGIN PASSWORD 'x'"), format!("CREATE DATABASE {name} OWNER {old}")] {
+        s.pool.execute(AssertSqlSafe(statement)).await.unwrap();
+    }
+    let single = format!("{server}/{name}");
+    let (_, place) = single.rsplit_once('@').unwrap();
+    let as_old = format!("postgres://{old}:x@{place}");
+    let migrate = async |dsn: &str, words: &[&str]| {
+        let output = run(app().arg("migrate").args(words).env("DATABASE_URL", dsn).env("NO_COLOR", "1")).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    migrate(&as_old, &[]).await;
+
+    tokio::join!(migrate(&single, &["--roles"]), migrate(&single, &["--roles"]));
+    migrate(&as_old, &["--roles"]).await;
+
+    let mut admin = PgConnection::connect(&single).await.unwrap();
+    let others = "SELECT count(*) FROM (SELECT relowner AS owner FROM pg_class WHERE relnamespace = 'public'::regnamespace
+                                         UNION ALL
+                                        SELECT proowner FROM pg_proc WHERE pronamespace = 'public'::regnamespace) AS all_owners
+                   WHERE owner <> 'cronbox_owner'::regrole";
+    assert_eq!(sqlx::query_scalar::<_, i64>(others).fetch_one(&mut admin).await.unwrap(), 0);
+    let mut login = PgConnection::connect(&as_old).await.unwrap();
+    let still = "UPDATE jobs SET locked_by = locked_by".to_owned();
+    assert_eq!(verdict(&mut login, still).await, Verdict::Permitted, "the processes of before continue");
+    drop((admin, login));
+    for statement in [
+        format!("DROP DATABASE {name} WITH (FORCE)"),
+        format!("REVOKE cronbox_owner FROM {old}"),
+        format!("DROP ROLE {old}"),
+    ] {
+        s.pool.execute(AssertSqlSafe(statement)).await.unwrap();
+    }
+    s.end().await;
+}
