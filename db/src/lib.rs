@@ -25,5 +25,5 @@ pub use options::Options;
 pub use pool::{PgPool, connect_pool, create_pool, log_in_anew};
 pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};
-pub use transaction::{Transaction, begin_transaction};
+pub use transaction::{READ_LIMIT_SECS, Transaction, begin_read, begin_transaction};
 pub use zones::{ZoneChange, load_zones, read_zone_archive, read_zone_change};
