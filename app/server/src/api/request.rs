@@ -1,7 +1,9 @@
-//! Steps 1 and 7 of 7: what all handlers share: requests in flight, the caller, bodies and queries, pages and errors.
+//! Steps 1 and 7 of 7: what all handlers share: requests in flight, the caller, bodies and queries, reads, pages
+//! and errors.
 
 pub mod auth;
 pub mod error;
 pub mod extract;
 pub(crate) mod in_flight;
 pub mod page;
+pub(crate) mod read;
