@@ -8,7 +8,8 @@
 //! | all | the primary key |
 //!
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
-//! could read the primary key and pass over the runs of all other teams.
+//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that a table
+//! by days would be read only for the days between them.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -107,7 +108,7 @@ macro_rules! select_runs {
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
                r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
                CASE WHEN listed_json(r.result) IS NULL THEN pg_column_size(r.result) END AS result_bytes, r.error
-          FROM (SELECT * FROM runs WHERE "#
+          FROM (SELECT * FROM runs WHERE id >= $1 AND id < $2 "#
                 + $scope
                 + r#" LIMIT 5000) AS r
          WHERE ($3::text IS NULL OR r.state = $3) AND ($4::text IS NULL OR r.trigger = $4)
@@ -129,7 +130,7 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         Scope::Workflow(workflow) => {
             select_runs!(
                 "-- list the runs of a workflow by key\n",
-                "(workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2) ORDER BY workflow_id DESC, id DESC",
+                "AND (workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2) ORDER BY workflow_id DESC, id DESC",
                 "r.workflow_id DESC, r.id DESC",
                 bounds,
                 filter,
@@ -141,7 +142,7 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         Scope::Team(team) => {
             select_runs!(
                 "-- list the runs of a team by key\n",
-                "(team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) ORDER BY team_id DESC, id DESC",
+                "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) ORDER BY team_id DESC, id DESC",
                 "r.team_id DESC, r.id DESC",
                 bounds,
                 filter,
@@ -153,7 +154,7 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         Scope::FailedOfTeam(team) => {
             select_runs!(
             "-- list the failed runs of a team by key\n",
-            "(team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) AND state IN ('failed', 'timed_out', 'abandoned')
+            "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) AND state IN ('failed', 'timed_out', 'abandoned')
                  ORDER BY team_id DESC, id DESC",
             "r.team_id DESC, r.id DESC",
             bounds,
@@ -166,7 +167,7 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         Scope::All => {
             select_runs!(
                 "-- list all runs by key\n",
-                "id >= $1 AND id < $2 ORDER BY id DESC",
+                "ORDER BY id DESC",
                 "r.id DESC",
                 bounds,
                 filter,
@@ -182,7 +183,7 @@ macro_rules! select_end {
     ($comment:tt, $scope:tt, $bounds:expr, $($arguments:tt)*) => {
         sqlx::query_scalar!(
             $comment
-                + "SELECT id FROM runs WHERE "
+                + "SELECT id FROM runs WHERE id >= $1 AND id < $2 "
                 + $scope
                 + " OFFSET 4999 LIMIT 1",
             $bounds.low,
@@ -197,7 +198,7 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::Workflow(workflow) => {
             select_end!(
                 "-- the last run of a workflow that the list read\n",
-                "(workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2) ORDER BY workflow_id DESC, id DESC",
+                "AND (workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2) ORDER BY workflow_id DESC, id DESC",
                 bounds,
                 workflow
             )
@@ -207,7 +208,7 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::Team(team) => {
             select_end!(
                 "-- the last run of a team that the list read\n",
-                "(team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) ORDER BY team_id DESC, id DESC",
+                "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) ORDER BY team_id DESC, id DESC",
                 bounds,
                 team
             )
@@ -217,7 +218,7 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::FailedOfTeam(team) => {
             select_end!(
             "-- the last failed run of a team that the list read\n",
-            "(team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) AND state IN ('failed', 'timed_out', 'abandoned')
+            "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) AND state IN ('failed', 'timed_out', 'abandoned')
                  ORDER BY team_id DESC, id DESC",
             bounds,
             team
@@ -226,7 +227,7 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
             .await
         }
         Scope::All => {
-            select_end!("-- the last run that the list read\n", "id >= $1 AND id < $2 ORDER BY id DESC", bounds,)
+            select_end!("-- the last run that the list read\n", "ORDER BY id DESC", bounds,)
                 .fetch_optional(db)
                 .await
         }
