@@ -19,7 +19,7 @@ pub use sums::{JOB, Pass, add_up_minutes};
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn read_stats(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
-    let stats = live(db, scope).await?;
+    let Live { runs, oldest } = live(db, scope).await?;
     let (delay, decisions, executions) = match scope.workflow_id {
         Some(workflow) => {
             let decisions = of_workflow::read_decisions(db, workflow, scope).await?;
@@ -34,25 +34,40 @@ pub async fn read_stats(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Sta
             (counted::delay_of(&counted), counted::sum_decisions(&counted), counted::read_ends(db, scope).await?)
         }
     };
-    Ok(Stats { delay, decisions, executions, watch_at: watch_at(db, scope).await?, ..stats })
+    let watch_at = watch_at(db, scope).await?;
+    Ok(Stats { delay, decisions, executions, live: runs, oldest_unresolved: oldest, watch_at })
 }
 
-async fn live(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
-    let row = sqlx::query!(
-        r#"
-        -- runs that have not ended, and the oldest occurrence among them
-        SELECT count(*) AS "live!", min(r.scheduled_time) FILTER (WHERE r.trigger IN ('schedule', 'catch_up')) AS oldest
+/// Selects the live runs by a comment, a condition of the scope, and its argument.
+macro_rules! select_live {
+    ($comment:tt, $scope:tt, $($arguments:tt)*) => {
+        sqlx::query_as!(
+            Live,
+            $comment
+                + r#"
+        SELECT count(*) AS "runs!", min(r.scheduled_time) FILTER (WHERE r.trigger IN ('schedule', 'catch_up')) AS oldest
           FROM runs r
-         WHERE r.state IN ('accepted', 'queued', 'running')
-           AND ($1::bigint IS NULL OR r.team_id = $1)
-           AND ($2::bigint IS NULL OR r.workflow_id = $2)
-        "#,
-        scope.team_id,
-        scope.workflow_id,
-    )
-    .fetch_one(db)
-    .await?;
-    Ok(Stats { live: row.live, oldest_unresolved: row.oldest, ..Stats::default() })
+         WHERE r.state IN ('accepted', 'queued', 'running') "#
+                + $scope,
+            $($arguments)*
+        )
+    };
+}
+
+/// Runs that have not ended.
+struct Live {
+    runs: i64,
+    oldest: Option<DateTime<Utc>>,
+}
+
+async fn live(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Live> {
+    match (scope.workflow_id, scope.team_id) {
+        (Some(workflow), _) => {
+            select_live!("-- live runs of a workflow\n", "AND r.workflow_id = $1", workflow).fetch_one(db).await
+        }
+        (None, Some(team)) => select_live!("-- live runs of a team\n", "AND r.team_id = $1", team).fetch_one(db).await,
+        (None, None) => select_live!("-- live runs\n", "",).fetch_one(db).await,
+    }
 }
 
 async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<DateTime<Utc>>> {

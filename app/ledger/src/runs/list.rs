@@ -8,8 +8,8 @@
 //! | all | the primary key |
 //!
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
-//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that a table
-//! by days would be read only for the days between them.
+//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that of a
+//! table by days only the days between them would be read.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -97,8 +97,8 @@ impl Filter {
     }
 }
 
-/// Selects the runs of a page by a comment, the condition and order of its scope, the same order, and further arguments.
-/// In another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
+/// Selects the runs of a page by a comment, the condition and order of its scope, the same order, and further
+/// arguments. In another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
 macro_rules! select_runs {
     ($comment:tt, $scope:tt, $order:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
         sqlx::query_as!(
