@@ -57,17 +57,20 @@ impl PgConnection {
         PgConnection { raw, health: Health { server, is_broken: false }, session, begin }
     }
 
-    /// Begins a transaction that the caller ends.
-    pub(crate) async fn begin(&mut self) -> sqlx::Result<()> {
+    /// Begins a transaction that the caller ends, with further settings of it if there are any.
+    pub(crate) async fn begin(&mut self, settings: Option<&str>) -> sqlx::Result<()> {
+        let begin: Arc<str> = match settings {
+            None => Arc::clone(&self.begin),
+            Some(settings) => format!("{}; {settings}", self.begin).into(),
+        };
         if self.session == Session::Own {
             // Constants and numbers.
-            let begin = AssertSqlSafe(Arc::clone(&self.begin));
-            return self.execute(begin).await.map(drop);
+            return self.execute(AssertSqlSafe(begin)).await.map(drop);
         }
-        let PgConnection { raw, health, session, begin } = self;
+        let PgConnection { raw, health, session, .. } = self;
         // Also if it fails: a statement must not follow in another session.
         *session = Session::OfTransaction;
-        health.limited(begin_anywhere(raw, begin)).await
+        health.limited(begin_anywhere(raw, &begin)).await
     }
 }
 

@@ -30,5 +30,5 @@ pub use pool::{PgPool, PoolUse, connect_pool, create_pool, create_pool_beside, l
 pub use roles::{APP_GROUP, OWNER_GROUP, PUBLISHER_GROUP};
 pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};
-pub use transaction::{Transaction, begin_transaction};
+pub use transaction::{READ_LIMIT_SECS, Transaction, begin_read, begin_transaction};
 pub use zones::{ZoneChange, load_zones, read_zone_archive, read_zone_change};

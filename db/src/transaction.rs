@@ -20,10 +20,32 @@ pub struct Transaction(AcquiredConnection);
 /// # Errors
 /// Fails like [`PgPool::acquire`].
 pub async fn begin_transaction(pool: &PgPool) -> sqlx::Result<Transaction> {
+    begin(pool, None).await
+}
+
+/// How long one statement of a list or of a statistic may take, in seconds.
+pub const READ_LIMIT_SECS: u32 = 2;
+
+/// A page of a list is read in the order of an index, and ends early. Postgres cannot know that, and would read and sort
+/// all rows of a small table. Without a sort a plan looks expensive, and is not worth a compilation.
+///
+/// It follows the statement that begins the transaction, in the same message: no query has taken a snapshot by then.
+const ONLY_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                         SET LOCAL statement_timeout = '2s'; SET LOCAL enable_sort = off; SET LOCAL jit = off";
+
+/// Begins a transaction that only reads, all its statements in one snapshot, each for at most [`READ_LIMIT_SECS`].
+///
+/// # Errors
+/// Fails like [`PgPool::acquire`].
+pub async fn begin_read(pool: &PgPool) -> sqlx::Result<Transaction> {
+    begin(pool, Some(ONLY_READ)).await
+}
+
+async fn begin(pool: &PgPool, settings: Option<&'static str>) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
     let started = tokio::spawn(async move {
         let mut connection = pool.acquire().await?;
-        connection.begin().await?;
+        connection.begin(settings).await?;
         Ok(Transaction(connection))
     });
     match started.await {

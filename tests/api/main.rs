@@ -8,6 +8,7 @@ mod drift;
 mod errors;
 mod key_revocation;
 mod limits;
+mod lists;
 mod openapi;
 mod outbox;
 mod patches;

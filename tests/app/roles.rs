@@ -11,13 +11,15 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 27] = [
+const TABLES: [(&str, &str, &str); 32] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_log", "SI", ""),
     ("backfills", "SIUD", ""),
     ("config_generation", "S", "SIU"),
     ("database_identity", "SIU", "SIU"),
+    ("decision_minutes", "SIUD", ""),
+    ("decision_sums", "SIUD", ""),
     ("fire_disagreements", "SIUD", "s"),
     ("job_failures", "SIUD", ""),
     ("jobs", "SIUD", ""),
@@ -28,9 +30,12 @@ const TABLES: [(&str, &str, &str); 27] = [
     ("publications", "SIUD", "SIUD"),
     ("publishers", "SUD", "SIUD"),
     ("rollout_queue", "S", "SIUD"),
+    ("run_end_minutes", "SIUD", ""),
+    ("run_end_sums", "SIUD", ""),
     ("runs", "SIUD", "s"),
     ("schedule_versions", "SIUD", ""),
     ("sightings", "S", "SIUD"),
+    ("statistics_start", "S", ""),
     ("sweep_changes", "S", "SIUD"),
     ("sweeps", "SIUD", "SIUD"),
     ("team_limits", "SIU", ""),

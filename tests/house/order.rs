@@ -82,7 +82,7 @@ static HOUSES: [House; 14] = [
             ("edits", "workflow zones drift"),
             ("outbox", "outbox notify"),
             ("audit", "audit"),
-            ("values", "database_time failpoint id reasons signing trigger"),
+            ("values", "database_time failpoint id keyset reasons signing trigger"),
             ("definition", "definition"),
         ],
     },

@@ -35,13 +35,14 @@ mod catch_up {
 mod database {
     mod clock_skew;
     mod constraints;
+    mod list_plans;
     pub(crate) mod query_plans;
 }
 
 /// From an accepted run to its end.
 mod execution {
     mod attempts;
-    mod crashes;
+    pub(crate) mod crashes;
     mod database_stalls;
     mod fairness;
     mod heartbeats;

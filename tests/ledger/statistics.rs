@@ -1,7 +1,12 @@
 //! The ledger's statistics: correct in an example, limited to the caller's team, and zero for alarms if all is well.
 
+use chrono::TimeDelta;
+use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
+
+use crate::execution::crashes::next_minute;
+use crate::process::{App, idle};
 
 async fn stats(api: &Api, query: &str) -> Value {
     api.get(&format!("/api/v1/stats{query}")).await.expect(200).json
@@ -42,7 +47,7 @@ async fn missed_late_and_lost_runs_are_counted() {
     s.execute("UPDATE runs SET recoveries = 2 WHERE scheduled_time = '2026-03-02T09:45:00Z'").await;
     s.execute(
         "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on, recoveries)
-         SELECT gen_random_uuid(), id, 'catch_up', 'abandoned', '2026-03-02T09:15:00Z', '2026-03-02T09:20:00Z',
+         SELECT 'ffffffff-0000-7000-8000-000000000001', id, 'catch_up', 'abandoned', '2026-03-02T09:15:00Z', '2026-03-02T09:20:00Z',
                 '2026-03-02T09:20:00Z', '2026-03-02T10:00:00Z', 3 FROM workflows",
     )
     .await;
@@ -83,4 +88,84 @@ async fn a_team_sees_its_own_figures() {
     stranger.get(&format!("/api/v1/stats?workflow_id={id}")).await.refused(404, "not_found", None);
     assert_eq!(stats(&s.admin(), "").await["occurrences"]["fired"], json!(1));
     s.end().await;
+}
+
+/// What was counted and what the tables have, by minute, decision and state: rows of either that the other does not have.
+const DIFFERENCES: &str = "
+    WITH decided AS (
+        SELECT w.team_id, date_trunc('minute', o.decided_on, 'UTC') AS minute, o.decision AS what,
+               CASE o.decision WHEN 'fired' THEN rounded_lateness(o.lateness_s) ELSE 0 END AS late_s, count(*)::numeric AS times
+          FROM occurrences o JOIN workflows w ON w.id = o.workflow_id GROUP BY 1, 2, 3, 4
+        UNION ALL
+        SELECT w.team_id, date_trunc('minute', r.finished_on, 'UTC'), r.state, -1, count(*)
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id WHERE r.finished_on IS NOT NULL GROUP BY 1, 2, 3
+    ), counted AS (
+        SELECT team_id, minute, what, late_s, sum(times) AS times
+          FROM (SELECT team_id, minute, decision AS what, late_s, times FROM decision_minutes
+                UNION ALL SELECT team_id, minute, decision, late_s, times FROM decision_sums WHERE team_id <> 0
+                UNION ALL SELECT team_id, minute, state, -1, runs FROM run_end_minutes
+                UNION ALL SELECT team_id, minute, state, -1, runs FROM run_end_sums WHERE team_id <> 0) AS c
+         GROUP BY 1, 2, 3, 4 HAVING sum(times) <> 0
+    )
+    SELECT count(*) FROM ((TABLE decided EXCEPT TABLE counted) UNION ALL (TABLE counted EXCEPT TABLE decided)) AS d";
+
+/// Sums of all teams that differ from the sums of the teams.
+const UNEQUAL_SUMS: &str = "
+    SELECT count(*) FROM (SELECT minute, decision, sum(times * CASE team_id WHEN 0 THEN -1 ELSE 1 END) AS times
+                            FROM decision_sums GROUP BY 1, 2
+                          UNION ALL
+                          SELECT minute, state, sum(runs * CASE team_id WHEN 0 THEN -1 ELSE 1 END)
+                            FROM run_end_sums GROUP BY 1, 2) AS s
+     WHERE times <> 0";
+
+/// Two instances decide and execute, and one is killed between a decision and its answer; then decisions change.
+#[tokio::test]
+async fn counts_equal_the_rows_after_kills() {
+    let s = idle().await;
+    let mut workflows = Vec::new();
+    for _ in 0..6 {
+        workflows.push(s.create("* * * * *", "UTC").await);
+    }
+    let time = next_minute(&s);
+    let (victim, other) = (App::start(&s.dsn(), Some("I2:3:kill")).await, App::start(&s.dsn(), None).await);
+    let fire = |app: &App, wf: &WorkflowId| {
+        let path = format!("/api/v1/cron/workflows/{wf}:invoke");
+        app.runner(&s).request(reqwest::Method::POST, &path).json(&json!({ "scheduled_time": time })).send()
+    };
+    for wf in &workflows[3..] {
+        assert_eq!(fire(&other, wf).await.unwrap().status(), 202);
+    }
+    let mut answered = 0;
+    for wf in &workflows[..3] {
+        answered += u32::from(fire(&victim, wf).await.is_ok());
+    }
+    assert_eq!(answered, 2, "the third decision is committed, and not answered");
+    victim.assert_killed("I2").await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'succeeded'", 6).await;
+    assert_eq!(s.count(DIFFERENCES).await, 0);
+    s.execute(
+        "UPDATE occurrences SET decision = 'missed', run_id = NULL WHERE workflow_id = (SELECT min(id) FROM workflows)",
+    )
+    .await;
+    assert_eq!(s.count(DIFFERENCES).await, 0);
+    let began = stats(&s.editor(), "").await["occurrences"].clone();
+    assert_eq!((&began["fired"], &began["missed"]), (&json!(5), &json!(1)));
+    ledger::stats::add_up_minutes(&s.pool, s.clock.now() + TimeDelta::minutes(5)).await.unwrap();
+    assert_eq!((s.count("SELECT count(*) FROM decision_minutes").await, s.count(UNEQUAL_SUMS).await), (0, 0));
+    assert_eq!((s.count(DIFFERENCES).await, &stats(&s.editor(), "").await["occurrences"]), (0, &began));
+    tokio::time::timeout(PATIENCE, other.stop()).await.expect("it does not stop");
+    s.end_early().await;
+}
+
+/// The oldest statistic is a week long.
+#[tokio::test]
+async fn old_sums_are_removed() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    s.create("0 * * * *", "UTC").await;
+    s.publish().await;
+    s.clock_to("2026-03-02T09:10:00Z").await;
+    assert_eq!(s.job("statistics").await, app::jobs::Did::All("2 counts added up, 0 old sums removed".to_owned()));
+    s.now_is("2026-03-10T09:10:00Z").await;
+    assert_eq!(s.job("statistics").await, app::jobs::Did::All("0 counts added up, 4 old sums removed".to_owned()));
+    s.end_early().await;
 }

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
+use workflows::keyset::KeysetPage;
 
 use crate::limits::TeamLimits;
 
@@ -184,23 +185,24 @@ async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Key>> {
-    sqlx::query_as!(
+pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<KeysetPage<Key, Uuid>> {
+    let rows = sqlx::query_as!(
         Key,
         r#"
         -- list keys by key
         SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
                revoked_on
           FROM api_keys
-         WHERE $1::uuid IS NULL OR id > $1
+         WHERE id > $1
          ORDER BY id
          LIMIT $2
         "#,
-        after,
-        limit,
+        after.unwrap_or(Uuid::nil()),
+        limit + 1,
     )
     .fetch_all(db)
-    .await
+    .await?;
+    Ok(KeysetPage::of_rows(rows, limit, |key| key.id))
 }
 
 /// Returns the active key that matches `presented`, if one does, and the limits of its team for requests in flight.

@@ -5,11 +5,13 @@
 
 mod advance;
 mod backfill;
+mod list;
 mod request;
 mod select;
 mod table;
 
 pub use advance::{JOB, Pass, advance_backfills, refill_backfill};
 pub use backfill::{Backfill, BackfillRequest, Only, Order, State, Timing};
+pub use list::{Filter, list_backfills};
 pub use request::{BackfillOutcome, MOST, Verb, apply_verb, count_selected_times, create_backfill};
-pub use table::{Filter, find_backfill, list_backfills, pause_running};
+pub use table::{find_backfill, pause_running};

@@ -1,5 +1,6 @@
 //! Step 7 of 7: the ledger. An occurrence is a due time of a schedule with its one decision.
 
+pub mod list;
 pub mod span;
 
 use chrono::{DateTime, Utc};
@@ -230,53 +231,5 @@ pub async fn find_with_time(db: &mut PgConnection, workflow: WorkflowId, time: D
         time,
     )
     .fetch_one(db)
-    .await
-}
-
-/// Filters of the occurrences of one workflow.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    /// The workflow.
-    pub workflow_id: WorkflowId,
-    /// Only occurrences with this decision.
-    pub decision: Option<Decision>,
-    /// Due at or after this time.
-    pub from: Option<DateTime<Utc>>,
-    /// Due before this time.
-    pub to: Option<DateTime<Utc>>,
-    /// Due before this time, the last of the previous page.
-    pub before: Option<DateTime<Utc>>,
-    /// At most this many occurrences.
-    pub limit: i64,
-}
-
-/// Lists occurrences, the newest first.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn list_occurrences(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
-    sqlx::query_as!(
-        Occurrence,
-        r#"
-        -- list the occurrences of a workflow by key
-        SELECT id, workflow_id, scheduled_time, decision AS "decision: Decision", reason, revision, run_id,
-               lateness_s, decided_on
-          FROM occurrences
-         WHERE workflow_id = $1
-           AND ($2::text IS NULL OR decision = $2)
-           AND ($3::timestamptz IS NULL OR scheduled_time >= $3)
-           AND ($4::timestamptz IS NULL OR scheduled_time < $4)
-           AND ($5::timestamptz IS NULL OR scheduled_time < $5)
-         ORDER BY scheduled_time DESC
-         LIMIT $6
-        "#,
-        filter.workflow_id.0,
-        filter.decision as Option<Decision>,
-        filter.from,
-        filter.to,
-        filter.before,
-        filter.limit,
-    )
-    .fetch_all(db)
     .await
 }

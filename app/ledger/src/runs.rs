@@ -6,9 +6,11 @@
 
 mod abandon;
 mod cancel;
+mod list;
 mod run;
 
 pub use abandon::abandon_runs;
 pub use cancel::{Cancelled, cancel_run};
-pub use run::{Filter, New, Run, RunState, accept_run, find_run, list_runs};
+pub use list::{Filter, list_runs};
+pub use run::{New, Run, RunState, accept_run, find_run};
 pub use workflows::trigger::Trigger;

@@ -23,7 +23,7 @@ pub fn build_router(app: App) -> Router {
         .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(app.clone(), in_flight::complete_request))
+        .layer(middleware::from_fn_with_state(app.clone(), in_flight::run_request))
         .with_state(app)
 }
 

@@ -95,6 +95,9 @@ pub struct Config {
     /// When to check for runs that did not end at their timeout.
     #[arg(long, env = "CRONBOX_JOB_TIMEOUTS", default_value = "30s")]
     pub job_timeouts: When,
+    /// When to add up the statistics of past minutes.
+    #[arg(long, env = "CRONBOX_JOB_STATISTICS", default_value = "60s")]
+    pub job_statistics: When,
     /// When to remove old rows.
     #[arg(long, env = "CRONBOX_JOB_PRUNE", default_value = "0 3 * * *")]
     pub job_prune: When,

@@ -17,9 +17,23 @@ pub fn make_id(now: DateTime<Utc>) -> Uuid {
     Uuid::new_v7(Timestamp::from_unix_time(seconds, now.timestamp_subsec_nanos(), given.into(), 32))
 }
 
+/// Returns the smallest id of the millisecond of this time: ids that were made before it are smaller, later ones are not.
+#[must_use]
+pub fn first_id_of(time: DateTime<Utc>) -> Uuid {
+    let millis = u64::try_from(time.timestamp_millis()).unwrap_or_default();
+    Uuid::from_u128(u128::from(millis) << 80)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_ids_separate_milliseconds() {
+        let time = DateTime::from_timestamp_millis(1_772_442_000_123).unwrap();
+        let next = time + chrono::TimeDelta::milliseconds(1);
+        assert!((first_id_of(time)..first_id_of(next)).contains(&make_id(time)));
+    }
 
     #[test]
     fn ids_of_one_moment_sort_by_creation() {

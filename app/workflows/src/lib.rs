@@ -19,6 +19,7 @@ pub mod definition;
 pub mod drift;
 pub mod failpoint;
 pub mod id;
+pub mod keyset;
 pub mod notify;
 pub mod outbox;
 pub mod reasons;
@@ -28,7 +29,7 @@ mod workflow;
 pub mod zones;
 
 pub use workflow::{
-    CLOCK_SKEW, Filter, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs, count_uncounted_workflows,
-    create_workflow, erase_workflow, find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow,
-    save_workflow, try_lock_workflow,
+    CLOCK_SKEW, Filter, ListedWorkflow, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs,
+    count_uncounted_workflows, create_workflow, erase_workflow, find_locked_for_fire, find_workflow, is_visible,
+    list_workflows, lock_row, lock_workflow, save_workflow, try_lock_workflow,
 };

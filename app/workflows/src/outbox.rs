@@ -3,6 +3,7 @@
 //! `workflow/edit.rs` calls it inside its transaction; the publisher drains the rows. A row says "check this
 //! workflow", never "set this cron": order and repeats do no harm.
 
+pub mod list;
 pub mod operate;
 
 use chrono::{DateTime, Utc};

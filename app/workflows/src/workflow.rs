@@ -4,6 +4,7 @@
 //! and, when the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
 mod edit;
+mod list;
 mod live_runs;
 mod read;
 mod record;
@@ -11,9 +12,10 @@ mod usage;
 mod write;
 
 pub use edit::{create_workflow, erase_workflow, save_workflow};
+pub use list::{Filter, ListedWorkflow, list_workflows};
 pub use live_runs::cancel_live_runs;
 pub use read::{
-    CLOCK_SKEW, find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow, try_lock_workflow,
+    CLOCK_SKEW, find_locked_for_fire, find_workflow, is_visible, lock_row, lock_workflow, try_lock_workflow,
 };
-pub use record::{Filter, Saved, State, Sync, SyncStatus, Workflow};
+pub use record::{Saved, State, Sync, SyncStatus, Workflow};
 pub use usage::count_uncounted_workflows;

@@ -29,6 +29,8 @@ REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_changes, rollout_queu
 REVOKE INSERT, UPDATE ON zone_data, zone_changes FROM cronbox_app;
 -- A team keeps its limits. What its workflows add up to is counted by their trigger, which runs as the app.
 REVOKE DELETE ON team_limits, team_usage FROM cronbox_app;
+-- Since when the statistics count is what their migration has found.
+REVOKE INSERT, UPDATE, DELETE ON statistics_start FROM cronbox_app;
 -- Which database this is, and how far it was pruned, is never forgotten.
 REVOKE DELETE ON database_identity, prune_marks FROM cronbox_app;
 

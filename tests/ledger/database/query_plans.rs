@@ -23,7 +23,7 @@ pub(crate) async fn one_connection(s: &Story) -> PgPool {
 }
 
 /// The number of rows and index entries of a table that were read so far.
-async fn read_of(pool: &PgPool, table: &str) -> i64 {
+pub(crate) async fn read_of(pool: &PgPool, table: &str) -> i64 {
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
     let read = "SELECT (seq_tup_read + (SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid))::bigint
                   FROM pg_stat_user_tables t WHERE relname = $1";

@@ -8,21 +8,6 @@ use workflows::audit::Edit;
 
 use super::{Backfill, BackfillRequest, Only, Order, State, Timing};
 
-/// Which backfills the caller may see, and filters.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Filter {
-    /// Only this team's.
-    pub team_id: Option<i64>,
-    /// Only this workflow's.
-    pub workflow_id: Option<i64>,
-    /// Only backfills in this state.
-    pub state: Option<State>,
-    /// Only backfills before this one, the last of the previous page.
-    pub before: Option<Uuid>,
-    /// At most this many backfills.
-    pub limit: i64,
-}
-
 /// Returns one backfill that the team may see, with the counts of its runs.
 ///
 /// # Errors
@@ -72,41 +57,6 @@ pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Resul
     .fetch_optional(tx)
     .await?;
     Ok(row.map(Backfill::from))
-}
-
-/// Lists backfills, the newest first.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn list_backfills(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Backfill>> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"
-        -- list backfills by key: ids ascend with time (uuid v7)
-        SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
-               b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
-               b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
-               b.updated_on, b.finished_on,
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
-                   + b.pruned_succeeded AS "succeeded!"
-          FROM backfills b JOIN workflows w ON w.id = b.workflow_id
-         WHERE ($1::bigint IS NULL OR w.team_id = $1)
-           AND ($2::bigint IS NULL OR b.workflow_id = $2)
-           AND ($3::text IS NULL OR b.state = $3)
-           AND ($4::uuid IS NULL OR b.id < $4)
-         ORDER BY b.id DESC
-         LIMIT $5
-        "#,
-        filter.team_id,
-        filter.workflow_id,
-        filter.state as Option<State>,
-        filter.before,
-        filter.limit,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(rows.into_iter().map(Backfill::from).collect())
 }
 
 /// Returns the backfill of this workflow that has not ended.
@@ -242,26 +192,26 @@ pub(super) async fn enter_state(tx: &mut PgConnection, id: Uuid, state: State, n
     .map(drop)
 }
 
-struct Row {
-    id: Uuid,
-    workflow_id: i64,
-    start_at: DateTime<Utc>,
-    end_at: DateTime<Utc>,
-    run_order: Order,
-    only_decided: Only,
-    max_concurrent: i32,
-    state: State,
-    cursor_at: Option<DateTime<Utc>>,
-    timing: Timing,
-    timing_revision: Option<i64>,
-    total: i64,
-    started: i64,
-    live: i64,
-    succeeded: i64,
-    requested_by: String,
-    created_on: DateTime<Utc>,
-    updated_on: DateTime<Utc>,
-    finished_on: Option<DateTime<Utc>>,
+pub(super) struct Row {
+    pub(super) id: Uuid,
+    pub(super) workflow_id: i64,
+    pub(super) start_at: DateTime<Utc>,
+    pub(super) end_at: DateTime<Utc>,
+    pub(super) run_order: Order,
+    pub(super) only_decided: Only,
+    pub(super) max_concurrent: i32,
+    pub(super) state: State,
+    pub(super) cursor_at: Option<DateTime<Utc>>,
+    pub(super) timing: Timing,
+    pub(super) timing_revision: Option<i64>,
+    pub(super) total: i64,
+    pub(super) started: i64,
+    pub(super) live: i64,
+    pub(super) succeeded: i64,
+    pub(super) requested_by: String,
+    pub(super) created_on: DateTime<Utc>,
+    pub(super) updated_on: DateTime<Utc>,
+    pub(super) finished_on: Option<DateTime<Utc>>,
 }
 
 impl From<Row> for Backfill {

@@ -76,8 +76,10 @@ pub struct Run {
     pub finished_on: Option<DateTime<Utc>>,
     /// Milliseconds from start to end.
     pub duration_ms: Option<i64>,
-    /// What the action answered.
-    pub result: Option<Value>,
+    /// What the action answered, as JSON; `None` in a list if it is larger than 1 KiB.
+    pub result: Option<String>,
+    /// The stored size of a result that a list leaves out.
+    pub result_bytes: Option<i32>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -160,7 +162,8 @@ pub async fn find_run(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> 
         r#"
         -- find a run
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
-               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.result, r.error
+               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.result::text AS result,
+               NULL::integer AS result_bytes, r.error
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
         "#,
@@ -168,61 +171,5 @@ pub async fn find_run(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> 
         team_id,
     )
     .fetch_optional(db)
-    .await
-}
-
-/// Which runs the caller may see, and filters.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only this team's.
-    pub team_id: Option<i64>,
-    /// Only this workflow's.
-    pub workflow_id: Option<i64>,
-    /// Only runs in this state.
-    pub state: Option<RunState>,
-    /// Only runs with this trigger.
-    pub trigger: Option<Trigger>,
-    /// Accepted at or after this time.
-    pub from: Option<DateTime<Utc>>,
-    /// Accepted before this time.
-    pub to: Option<DateTime<Utc>>,
-    /// Only runs before this one, the last of the previous page.
-    pub before: Option<Uuid>,
-    /// At most this many runs.
-    pub limit: i64,
-}
-
-/// Lists runs, the newest first.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Run>> {
-    sqlx::query_as!(
-        Run,
-        r#"
-        -- list runs by key: ids ascend with time (uuid v7)
-        SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
-               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.result, r.error
-          FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         WHERE ($1::bigint IS NULL OR w.team_id = $1)
-           AND ($2::bigint IS NULL OR r.workflow_id = $2)
-           AND ($3::text IS NULL OR r.state = $3)
-           AND ($4::text IS NULL OR r.trigger = $4)
-           AND ($5::timestamptz IS NULL OR r.created_on >= $5)
-           AND ($6::timestamptz IS NULL OR r.created_on < $6)
-           AND ($7::uuid IS NULL OR r.id < $7)
-         ORDER BY r.id DESC
-         LIMIT $8
-        "#,
-        filter.team_id,
-        filter.workflow_id,
-        filter.state as Option<RunState>,
-        filter.trigger as Option<Trigger>,
-        filter.from,
-        filter.to,
-        filter.before,
-        filter.limit,
-    )
-    .fetch_all(db)
     .await
 }

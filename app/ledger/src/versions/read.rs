@@ -123,15 +123,23 @@ pub async fn read_during(
     let rows = sqlx::query_as!(
         Row,
         r#"
-        -- the versions in force during a span, of many workflows
-        SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
-               state AS "state!: State", starts_at, ends_at, ended_on, next_state AS "next_state: State"
-          FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
-                  FROM schedule_versions
-                 WHERE workflow_id = ANY($1)
-                WINDOW later AS (PARTITION BY workflow_id ORDER BY valid_from)) v
-         WHERE valid_from < $3 AND (ended_on IS NULL OR ended_on > $2)
-         ORDER BY workflow_id, valid_from
+        -- the versions in force during a span, of many workflows: of each, only from the version in force at its begin
+        -- up to the first one after its end, however many there are
+        SELECT requested.id AS "workflow_id!", v.revision AS "revision!", v.valid_from AS "valid_from!", v.cron, v.timezone,
+               v.state AS "state!: State", v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
+          FROM unnest($1::bigint[]) AS requested (id)
+         CROSS JOIN LATERAL (
+               SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
+                 FROM schedule_versions
+                WHERE workflow_id = requested.id
+                  AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
+                                               WHERE workflow_id = requested.id AND valid_from <= $2), '-infinity')
+                  AND valid_from <= COALESCE((SELECT min(valid_from) FROM schedule_versions
+                                               WHERE workflow_id = requested.id AND valid_from >= $3), 'infinity')
+               WINDOW later AS (ORDER BY valid_from)
+         ) AS v
+         WHERE v.valid_from < $3 AND (v.ended_on IS NULL OR v.ended_on > $2)
+         ORDER BY requested.id, v.valid_from
         "#,
         workflows,
         from,

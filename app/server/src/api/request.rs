@@ -1,4 +1,5 @@
-//! Steps 1 and 7 of 7: what all handlers share: requests in flight, the caller, bodies and queries, pages and errors.
+//! Steps 1 and 7 of 7: what all handlers share: requests in flight, the caller, bodies and queries, reads, pages
+//! and errors.
 
 pub mod auth;
 pub(crate) mod edit_transaction;
@@ -7,3 +8,4 @@ pub mod extract;
 pub(crate) mod in_flight;
 pub mod limits;
 pub mod page;
+pub(crate) mod read;

@@ -7,21 +7,23 @@ pub mod manual;
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use ledger::occurrences::{self, Decision, Occurrence};
+use ledger::occurrences::list::{self as occurrence_list, list_occurrences as read_occurrences};
+use ledger::occurrences::{Decision, Occurrence};
 use ledger::runs::{self, Filter, Run, RunState, Trigger};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
-use workflows::find_workflow;
+use workflows::keyset::KeysetPage;
 use workflows::reasons::{self, ReasonCode};
 
 use super::request::auth::Viewer;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Id, Params};
-use super::request::page::{self, Page};
+use super::request::page::{self, Page, PageAnswer};
+use super::request::read::{begin_read, failed_read};
 use crate::App;
 
 /// A run.
@@ -37,8 +39,11 @@ pub struct RunView {
     started_on: Option<DateTime<Utc>>,
     finished_on: Option<DateTime<Utc>>,
     duration_ms: Option<i64>,
+    /// What the action answered. In lists null if it is larger than 1 KiB: read the run for all of it.
     #[schema(value_type = Option<Object>)]
-    result: Option<Value>,
+    result: Option<Box<RawValue>>,
+    /// The stored size of a result that a list leaves out, in bytes; else null.
+    result_bytes: Option<i32>,
     /// Why it failed or ended early, in a sentence. Do not parse it: read `error_code`.
     error: Option<String>,
     /// Why it ended early; null for the error of an action.
@@ -75,9 +80,9 @@ pub struct RunParams {
     /// Only runs with this trigger.
     #[param(inline)]
     trigger: Option<Trigger>,
-    /// Accepted at or after this time.
+    /// Accepted at or after this time, to the millisecond.
     from: Option<DateTime<Utc>>,
-    /// Accepted before this time.
+    /// Accepted before this time, to the millisecond.
     to: Option<DateTime<Utc>>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
@@ -111,7 +116,7 @@ pub(crate) async fn list_runs(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
-) -> Result<Json<Page<RunView>>, Error> {
+) -> Result<PageAnswer, Error> {
     page_of_runs(&app, caller.team_id, params).await
 }
 
@@ -138,8 +143,8 @@ pub(crate) async fn list_schedule_runs(
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
     Params(params): Params<RunParams>,
-) -> Result<Json<Page<RunView>>, Error> {
-    visible(&app, id, caller.team_id).await?;
+) -> Result<PageAnswer, Error> {
+    check_visible(&app, id, caller.team_id).await?;
     if params.workflow_id.is_some_and(|requested| requested != id.0) {
         return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
@@ -156,25 +161,24 @@ pub(crate) async fn list_occurrences(
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
     Params(params): Params<OccurrenceParams>,
-) -> Result<Json<Page<OccurrenceView>>, Error> {
-    visible(&app, id, caller.team_id).await?;
-    let limit = page::parse_limit(params.limit)?;
-    let filter = occurrences::Filter {
+) -> Result<PageAnswer, Error> {
+    check_visible(&app, id, caller.team_id).await?;
+    let filter = occurrence_list::Filter {
         workflow_id: id,
         decision: params.decision,
         from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
         to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
         before: page::parse_cursor(params.cursor.as_deref())?,
-        limit: limit + 1,
+        limit: page::parse_limit(params.limit)?,
     };
-    let mut connection = app.pools.reads.acquire().await?;
-    let found = occurrences::list_occurrences(&mut connection, &filter).await?;
-    let items = found.into_iter().map(OccurrenceView::from).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
+    let mut tx = begin_read(&app).await?;
+    let KeysetPage { rows, next } = read_occurrences(&mut tx, &filter).await.map_err(failed_read)?;
+    tx.commit().await?;
+    let found = KeysetPage { rows, next: next.map(|time| time.to_rfc3339()) };
+    page::answer_page(found, |occurrence| occurrence.scheduled_time.to_rfc3339(), OccurrenceView::from).await
 }
 
-async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Result<Json<Page<RunView>>, Error> {
-    let limit = page::parse_limit(params.limit)?;
+async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Result<PageAnswer, Error> {
     let filter = Filter {
         team_id,
         workflow_id: params.workflow_id,
@@ -183,17 +187,17 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
         to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
         before: page::parse_cursor(params.cursor.as_deref())?,
-        limit: limit + 1,
+        limit: page::parse_limit(params.limit)?,
     };
-    let mut connection = app.pools.reads.acquire().await?;
-    let found = runs::list_runs(&mut connection, &filter).await?;
-    let items = found.into_iter().map(RunView::from).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &RunView| item.id.to_string())))
+    let mut tx = begin_read(app).await?;
+    let found = runs::list_runs(&mut tx, &filter).await.map_err(failed_read)?;
+    tx.commit().await?;
+    page::answer_page(found, |run| run.id, RunView::from).await
 }
 
-async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {
+async fn check_visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {
     let mut connection = app.pools.reads.acquire().await?;
-    find_workflow(&mut connection, id, team_id).await?.map(drop).ok_or_else(Error::not_found)
+    if workflows::is_visible(&mut connection, id, team_id).await? { Ok(()) } else { Err(Error::not_found()) }
 }
 
 impl From<Run> for RunView {
@@ -210,7 +214,8 @@ impl From<Run> for RunView {
             started_on: run.started_on,
             finished_on: run.finished_on,
             duration_ms: run.duration_ms,
-            result: run.result,
+            result: run.result.and_then(page::raw_json),
+            result_bytes: run.result_bytes,
             error,
             error_code,
         }

@@ -8,7 +8,6 @@ pub mod verbs;
 pub mod view;
 
 use access::limits::Growth;
-use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,14 +19,16 @@ use utoipa::IntoParams;
 use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec::Bounds;
-use workflows::{Filter, SyncStatus, Workflow};
+use workflows::keyset::KeysetPage;
+use workflows::{Filter, ListedWorkflow, SyncStatus};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer};
 use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::limits::EditPlace;
-use super::request::page::{self, Page};
+use super::request::page::{self, Page, PageAnswer};
+use super::request::read::{begin_read, failed_read};
 use crate::App;
 use edit::{LockedEdit, parse_wait, read_saved, read_when_applied};
 use quota::check_quota;
@@ -121,25 +122,24 @@ pub(crate) async fn list_workflows(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
-) -> Result<Json<Page<WorkflowView>>, Error> {
-    let (found, limit) = select_workflows(&app, &caller, params, false).await?;
+) -> Result<PageAnswer, Error> {
+    let found = read_page(&app, &caller, params, false).await?;
     let now = app.clock.now();
-    let items = found.into_iter().map(|found| view_workflow(found, now)).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &WorkflowView| item.id.to_string())))
+    page::answer_page(found, |listed| listed.workflow.id, move |listed| view::view_listed(listed, now)).await
 }
 
-/// Reads the workflows of one page and one more, and returns the size of a page.
-async fn select_workflows(
+/// Reads the workflows of one page.
+async fn read_page(
     app: &App,
     caller: &Caller,
     params: ListParams,
     scheduled: bool,
-) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
+) -> Result<KeysetPage<ListedWorkflow, WorkflowId>, Error> {
     let limit = page::parse_limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::check_text("q", q, 0, 200))?;
     if params.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
-        return Ok((Vec::new(), limit));
+        return Ok(KeysetPage::empty());
     }
     let filter = Filter {
         team_id: caller.team_id.or(params.team_id),
@@ -149,10 +149,12 @@ async fn select_workflows(
         timezone_changed: params.timezone_changed,
         scheduled,
         after: page::parse_cursor(params.cursor.as_deref())?,
-        limit: limit + 1,
+        limit,
     };
-    let mut connection = app.pools.reads.acquire().await?;
-    Ok((workflows::list_workflows(&mut connection, &filter).await?, limit))
+    let mut tx = begin_read(app).await?;
+    let KeysetPage { rows, next } = workflows::list_workflows(&mut tx, &filter).await.map_err(failed_read)?;
+    tx.commit().await?;
+    Ok(KeysetPage { rows, next: next.map(WorkflowId) })
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.

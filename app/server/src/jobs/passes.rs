@@ -4,7 +4,7 @@
 use anyhow::ensure;
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
-use ledger::{backfills, watchdog};
+use ledger::{backfills, stats, watchdog};
 
 use super::{Did, prune};
 use crate::App;
@@ -76,6 +76,16 @@ pub(super) async fn run_timeouts(app: &App) -> anyhow::Result<Did> {
         0 => Did::Nothing,
         _ if pass.is_full() => Did::Some(pass.in_words()),
         _ => Did::All(pass.in_words()),
+    })
+}
+
+/// Adds up what was counted by minute, and removes old sums.
+pub(super) async fn run_statistics(app: &App) -> anyhow::Result<Did> {
+    let pass = stats::add_up_minutes(&app.pools.work, app.database_time().await?).await?;
+    Ok(match (pass.added + pass.removed, pass.may_be_more) {
+        (0, _) => Did::Nothing,
+        (_, false) => Did::All(pass.in_words()),
+        (_, true) => Did::Some(pass.in_words()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
-use ledger::{backfills, watchdog};
+use ledger::{backfills, stats, watchdog};
 
 use super::{Job, passes, prune};
 use crate::cadence::When;
@@ -36,6 +36,11 @@ pub fn all_jobs(config: &Config) -> Vec<Job> {
             name: timeouts::JOB,
             when: config.job_timeouts.clone(),
             run: |app| Box::pin(async move { passes::run_timeouts(&app).await }),
+        },
+        Job {
+            name: stats::JOB,
+            when: config.job_statistics.clone(),
+            run: |app| Box::pin(async move { passes::run_statistics(&app).await }),
         },
         Job {
             name: prune::JOB,

@@ -38,9 +38,10 @@ impl Ledger {
     /// Adds the gauges. If the database fails, `/metrics` has only the counters of this process.
     pub(super) async fn register_gauges(&self, registry: &mut Registry, pool: &PgPool, now: DateTime<Utc>) {
         let read = self.0.try_get_with((), async {
-            let mut connection = pool.acquire().await?;
-            let scope = Scope { team_id: None, workflow_id: None, from: now - OF, to: now };
-            Ok::<_, sqlx::Error>((stats::read_stats(&mut connection, scope).await?, now))
+            let mut tx = db::begin_read(pool).await?;
+            let stats = stats::read_stats(&mut tx, Scope::of_last(OF, now)).await?;
+            tx.commit().await?;
+            Ok::<_, sqlx::Error>((stats, now))
         });
         match read.await {
             Ok((stats, read_at)) => register(registry, &stats, read_at),

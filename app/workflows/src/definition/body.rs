@@ -151,7 +151,9 @@ impl WorkflowBody {
         field::check_name("name", &self.name)?;
         self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
-        field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
+        if existing.is_none_or(|existing| existing.starting_inputs != starting_inputs) {
+            field::check_inputs("starting_inputs", &starting_inputs)?;
+        }
         let starts_at = self.starts_at.map(|time| field::check_instant("starts_at", time)).transpose()?;
         let ends_at = self.ends_at.map(|time| field::check_instant("ends_at", time)).transpose()?;
         let policies = self.policies()?;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Datelike, SubsecRound, Utc};
 use schedule::CronError;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One field of a body or a query that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,29 @@ pub fn check_instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>,
     } else {
         Err(FieldError::invalid(field, format!("the year of {field} must be from 1970 to 9999")))
     }
+}
+
+/// How many values inputs have at most: a value of two bytes takes 32 in memory.
+const MOST_VALUES: usize = 10_000;
+
+/// Checks the inputs of runs: not too many values, and no NUL.
+///
+/// # Errors
+/// Fails for too many values, or returns the path of the string with a NUL.
+pub fn check_inputs(field: &str, inputs: &Map<String, Value>) -> Result<(), FieldError> {
+    if count_values(inputs.values()) > MOST_VALUES {
+        return Err(FieldError::invalid(field, format!("{field} must have at most {MOST_VALUES} values")));
+    }
+    no_nul(field, &Value::Object(inputs.clone()))
+}
+
+fn count_values<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
+    let count = |value: &Value| match value {
+        Value::Array(items) => 1 + count_values(items.iter()),
+        Value::Object(members) => 1 + count_values(members.values()),
+        _ => 1,
+    };
+    values.map(count).sum()
 }
 
 /// Refuses NUL anywhere in a document: Postgres can store it neither in text nor in JSON.
@@ -170,5 +193,13 @@ mod tests {
     fn a_nul_is_found_wherever_it_hides() {
         let error = no_nul("starting_inputs", &serde_json::json!({"a": [{"b": "x\0"}]})).unwrap_err();
         assert_eq!(error.field, "starting_inputs.a.0.b");
+    }
+
+    #[test]
+    fn inputs_of_too_many_values_are_refused() {
+        let inputs = |values: usize| Map::from_iter([("a".to_owned(), Value::from(vec![1; values]))]);
+        assert!(check_inputs("inputs", &inputs(MOST_VALUES - 1)).is_ok());
+        let error = check_inputs("inputs", &inputs(MOST_VALUES)).unwrap_err();
+        assert_eq!((error.field.as_str(), error.detail.as_str()), ("inputs", "inputs must have at most 10000 values"));
     }
 }

@@ -55,15 +55,6 @@ pub enum Status {
     Discarded,
 }
 
-/// Filters of a list of rows.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Filter {
-    /// With this status.
-    pub status: Option<Status>,
-    /// Of one workflow.
-    pub workflow_id: Option<i64>,
-}
-
 /// The outcome of an operator's request.
 #[derive(Debug)]
 pub enum Operated {
@@ -73,40 +64,6 @@ pub enum Operated {
     Unknown,
     /// The status of the row does not allow the request.
     Refused(Status),
-}
-
-/// Lists rows below `before`, the newest first.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn list_rows(
-    db: &mut PgConnection,
-    filter: Filter,
-    before: Option<i64>,
-    limit: i64,
-) -> sqlx::Result<Vec<Row>> {
-    sqlx::query_as!(
-        Row,
-        r#"
-        -- list the outbox
-        SELECT o.id, o.aggregate_id AS workflow_id, o.op, o.payload, outbox_status(o) AS "status!: Status",
-               o.created_on, o.processed_on, o.failed_on, o.attempt_count, o.error_message,
-               p.error_class AS "error_class?", p.due_at AS "due_at?"
-          FROM outbox_events AS o
-          LEFT JOIN publications AS p ON p.workflow_id = o.aggregate_id
-         WHERE ($1::text IS NULL OR outbox_status(o) = $1)
-           AND ($2::bigint IS NULL OR o.aggregate_id = $2)
-           AND ($3::bigint IS NULL OR o.id < $3)
-         ORDER BY o.id DESC
-         LIMIT $4
-        "#,
-        filter.status as Option<Status>,
-        filter.workflow_id,
-        before,
-        limit,
-    )
-    .fetch_all(db)
-    .await
 }
 
 /// Makes a row's workflow due for publication at once, with the full number of attempts.
@@ -168,7 +125,21 @@ async fn lock(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
 }
 
 async fn find(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
-    Ok(list_rows(tx, Filter::default(), Some(id.saturating_add(1)), 1).await?.pop().filter(|row| row.id == id))
+    sqlx::query_as!(
+        Row,
+        r#"
+        -- find an outbox row
+        SELECT o.id, o.aggregate_id AS workflow_id, o.op, o.payload, outbox_status(o) AS "status!: Status",
+               o.created_on, o.processed_on, o.failed_on, o.attempt_count, o.error_message,
+               p.error_class AS "error_class?", p.due_at AS "due_at?"
+          FROM outbox_events AS o
+          LEFT JOIN publications AS p ON p.workflow_id = o.aggregate_id
+         WHERE o.id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(tx)
+    .await
 }
 
 async fn reopen(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::edit::save_since;
-use super::{Filter, State, Sync, SyncStatus, Workflow};
+use super::{State, Sync, SyncStatus, Workflow};
 use crate::audit::Edit;
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::spec::{Spec, Timing};
@@ -18,31 +18,34 @@ use crate::definition::spec::{Spec, Timing};
 /// A fire further in the future than this means that a clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 
-/// Selects workflows with their synchronization, by a comment, a condition and its arguments. Lists the columns of
-/// [`Row`] once; `query_as!` accepts only literals.
+/// Selects workflows with their synchronization, by a comment, the columns that may be large, a source with its
+/// condition, and its arguments. Lists the other columns of [`Row`] once; `query_as!` accepts only literals.
 macro_rules! select_workflows {
-    ($comment:tt, $condition:tt, $($arguments:tt)*) => {
+    ($comment:tt, $large:tt, [$($source:tt)+], $($arguments:tt)*) => {
         sqlx::query_as!(
             Row,
             $comment
+                + "SELECT "
+                + $large
                 + r#"
-        SELECT w.id, w.team_id, w.name, w.description, w.is_api, w.action,
-               w.starting_inputs AS "starting_inputs: Json<Map<String, Value>>", w.cron_schedule, w.timezone,
-               w.state AS "state: State", w.pause_reason, w.starts_at, w.ends_at, w.version, w.revision,
-               w.overlap_policy AS "overlap_policy: Overlap", w.max_concurrent,
-               w.catch_up_policy AS "catch_up_policy: CatchUp", w.catch_up_window_secs, w.spread_secs,
-               w.timeout_secs, w.max_attempts, w.on_lost AS "on_lost: OnLost", w.pause_after_failures,
-               w.pause_until, w.managed_by,
-               w.created_on, w.updated_on,
+               w.id AS "id!", w.team_id AS "team_id!", w.name AS "name!", w.description, w.is_api AS "is_api!",
+               w.cron_schedule, w.timezone, w.state AS "state!: State", w.pause_reason, w.starts_at, w.ends_at,
+               w.version AS "version!", w.revision AS "revision!", w.overlap_policy AS "overlap_policy!: Overlap",
+               w.max_concurrent AS "max_concurrent!", w.catch_up_policy AS "catch_up_policy!: CatchUp",
+               w.catch_up_window_secs AS "catch_up_window_secs!", w.spread_secs AS "spread_secs!",
+               w.timeout_secs AS "timeout_secs!", w.max_attempts AS "max_attempts!", w.on_lost AS "on_lost!: OnLost",
+               w.pause_after_failures, w.pause_until, w.managed_by, w.created_on AS "created_on!",
+               w.updated_on AS "updated_on!",
                sync_status(p) AS "sync_status!: SyncStatus",
                p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
-          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
         "#
-                + $condition,
+                + $($source)+,
             $($arguments)*
         )
     };
 }
+
+pub(super) use select_workflows;
 
 /// Locks one workflow until the transaction ends, and returns it.
 ///
@@ -154,6 +157,23 @@ async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<boo
     Ok(locked.is_some())
 }
 
+/// Whether a workflow exists, and belongs to this team if one is given.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn is_visible(db: &mut PgConnection, id: WorkflowId, team_id: Option<i64>) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- is a workflow visible: without its inputs, which may be large
+        SELECT EXISTS (SELECT FROM workflows WHERE id = $1 AND ($2::bigint IS NULL OR team_id = $2)) AS "is!"
+        "#,
+        id.0,
+        team_id,
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Returns one workflow with its synchronization.
 ///
 /// # Errors
@@ -165,9 +185,12 @@ pub async fn find_workflow(
 ) -> sqlx::Result<Option<(Workflow, Sync)>> {
     let row = select_workflows!(
         "-- find a workflow\n",
-        r#"
+        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
+               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
+        [r#"
+          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE w.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
-        "#,
+        "#],
         id.0,
         team_id,
     )
@@ -176,77 +199,51 @@ pub async fn find_workflow(
     Ok(row.map(Row::split))
 }
 
-/// Lists workflows in the order of their ids.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
-    let rows = select_workflows!(
-        "-- list workflows by key: a page never skips what another page's edits move\n",
-        r#"
-         WHERE ($1::bigint IS NULL OR w.team_id = $1)
-           AND ($2::text IS NULL OR w.state = $2)
-           AND ($3::text IS NULL OR sync_status(p) = $3)
-           AND ($4::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($4)) > 0)
-           AND ($5::bigint IS NULL OR w.id > $5)
-           AND (NOT $7::boolean OR w.cron_schedule IS NOT NULL)
-           AND ($8::boolean IS NULL
-                OR $8 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
-         ORDER BY w.id
-         LIMIT $6
-        "#,
-        filter.team_id,
-        filter.state as Option<State>,
-        filter.sync as Option<SyncStatus>,
-        filter.q,
-        filter.after,
-        filter.limit,
-        filter.scheduled,
-        filter.timezone_changed,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(rows.into_iter().map(Row::split).collect())
-}
-
-struct Row {
-    id: i64,
-    team_id: i64,
-    name: String,
-    description: Option<String>,
-    is_api: bool,
-    action: Value,
-    starting_inputs: Json<Map<String, Value>>,
-    cron_schedule: Option<String>,
-    timezone: Option<String>,
-    state: State,
-    pause_reason: Option<String>,
-    starts_at: Option<DateTime<Utc>>,
-    ends_at: Option<DateTime<Utc>>,
-    version: i64,
-    revision: i64,
-    overlap_policy: Overlap,
-    max_concurrent: i32,
-    catch_up_policy: CatchUp,
-    catch_up_window_secs: i32,
-    spread_secs: i32,
-    timeout_secs: i32,
-    max_attempts: i32,
-    on_lost: OnLost,
-    pause_after_failures: Option<i32>,
-    pause_until: Option<DateTime<Utc>>,
-    managed_by: Option<String>,
-    created_on: DateTime<Utc>,
-    updated_on: DateTime<Utc>,
-    sync_status: SyncStatus,
-    desired_revision: Option<i64>,
-    applied_revision: Option<i64>,
-    last_error: Option<String>,
-    applied_on: Option<DateTime<Utc>>,
+/// A row of [`select_workflows`].
+pub(super) struct Row {
+    pub(super) id: i64,
+    pub(super) team_id: i64,
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) is_api: bool,
+    pub(super) action: Value,
+    pub(super) starting_inputs: Json<Map<String, Value>>,
+    /// The inputs in a list, NULL if they are large.
+    pub(super) inputs_text: Option<String>,
+    /// The stored size of inputs that a list leaves out.
+    pub(super) inputs_bytes: Option<i32>,
+    /// The stored size of an action of which a list leaves out a part.
+    pub(super) action_bytes: Option<i32>,
+    pub(super) cron_schedule: Option<String>,
+    pub(super) timezone: Option<String>,
+    pub(super) state: State,
+    pub(super) pause_reason: Option<String>,
+    pub(super) starts_at: Option<DateTime<Utc>>,
+    pub(super) ends_at: Option<DateTime<Utc>>,
+    pub(super) version: i64,
+    pub(super) revision: i64,
+    pub(super) overlap_policy: Overlap,
+    pub(super) max_concurrent: i32,
+    pub(super) catch_up_policy: CatchUp,
+    pub(super) catch_up_window_secs: i32,
+    pub(super) spread_secs: i32,
+    pub(super) timeout_secs: i32,
+    pub(super) max_attempts: i32,
+    pub(super) on_lost: OnLost,
+    pub(super) pause_after_failures: Option<i32>,
+    pub(super) pause_until: Option<DateTime<Utc>>,
+    pub(super) managed_by: Option<String>,
+    pub(super) created_on: DateTime<Utc>,
+    pub(super) updated_on: DateTime<Utc>,
+    pub(super) sync_status: SyncStatus,
+    pub(super) desired_revision: Option<i64>,
+    pub(super) applied_revision: Option<i64>,
+    pub(super) last_error: Option<String>,
+    pub(super) applied_on: Option<DateTime<Utc>>,
 }
 
 impl Row {
-    fn split(self) -> (Workflow, Sync) {
+    pub(super) fn split(self) -> (Workflow, Sync) {
         let timing = Timing {
             cron: self.cron_schedule,
             timezone: self.timezone,

@@ -130,27 +130,6 @@ pub struct Sync {
     pub(super) applied_at: Option<DateTime<Utc>>,
 }
 
-/// Which workflows the caller may see, and filters.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only this team's.
-    pub team_id: Option<i64>,
-    /// Only workflows in this state.
-    pub state: Option<State>,
-    /// Only workflows with this synchronization status.
-    pub sync: Option<SyncStatus>,
-    /// Only workflows whose name or description contains this text, in any case.
-    pub q: Option<String>,
-    /// Only workflows whose next times the last change of the zone data changed (`true`), or did not change (`false`).
-    pub timezone_changed: Option<bool>,
-    /// Only workflows with a cron.
-    pub scheduled: bool,
-    /// Only workflows with a higher id than this one.
-    pub after: Option<i64>,
-    /// At most this many workflows.
-    pub limit: i64,
-}
-
 /// The outcome of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {

@@ -13,6 +13,7 @@ use crate::App;
 use crate::api::request::auth::Admin;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{OptionalBody, Trace};
+use crate::api::request::read::{begin_read, failed_read};
 
 /// How many differences are listed; the report counts all of them.
 const SHOWN: i64 = 200;
@@ -79,12 +80,12 @@ pub struct CheckBody {
 #[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
     responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn show_drift(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
-    let mut connection = app.pools.reads.acquire().await?;
-    // Read the open sweep first: if it finishes between the two statements, it is shown as the last.
-    let open = drift::find_open_sweep(&mut connection).await?;
-    let last = drift::find_last_sweep(&mut connection).await?;
-    let workflows = drift::list_drifted_workflows(&mut connection, SHOWN).await?;
-    let orphans = drift::list_orphans(&mut connection, SHOWN).await?;
+    let mut tx = begin_read(&app).await?;
+    let open = drift::find_open_sweep(&mut tx).await.map_err(failed_read)?;
+    let last = drift::find_last_sweep(&mut tx).await.map_err(failed_read)?;
+    let workflows = drift::list_drifted_workflows(&mut tx, SHOWN).await.map_err(failed_read)?;
+    let orphans = drift::list_orphans(&mut tx, SHOWN).await.map_err(failed_read)?;
+    tx.commit().await?;
     Ok(Json(DriftView {
         last: last.map(SweepView::from),
         open: open.map(SweepView::from),

@@ -16,7 +16,8 @@ use crate::App;
 use crate::api::request::auth::Admin;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
-use crate::api::request::page::{self, Page};
+use crate::api::request::page::{self, Page, PageAnswer};
+use crate::api::request::read::{begin_read, failed_read};
 
 /// The team to create.
 #[derive(Deserialize, ToSchema)]
@@ -133,12 +134,13 @@ pub(crate) async fn list_keys(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<KeyParams>,
-) -> Result<Json<Page<KeyView>>, Error> {
+) -> Result<PageAnswer, Error> {
     let limit = page::parse_limit(params.limit)?;
-    let mut connection = app.pools.reads.acquire().await?;
-    let found = keys::list_keys(&mut connection, page::parse_cursor(params.cursor.as_deref())?, limit + 1).await?;
-    let items = found.into_iter().map(KeyView::from).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &KeyView| item.id.to_string())))
+    let after = page::parse_cursor(params.cursor.as_deref())?;
+    let mut tx = begin_read(&app).await?;
+    let found = keys::list_keys(&mut tx, after, limit).await.map_err(failed_read)?;
+    tx.commit().await?;
+    page::answer_page(found, |key| key.id, KeyView::from).await
 }
 
 /// Revoke a key; it is refused within 5 seconds.

@@ -6,13 +6,15 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
-use workflows::outbox::operate::{self, Filter, Operated, Row, Status};
+use workflows::outbox::list::{Filter, list_rows};
+use workflows::outbox::operate::{self, Operated, Row, Status};
 
 use crate::App;
 use crate::api::request::auth::Admin;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
-use crate::api::request::page::{self, Page};
+use crate::api::request::page::{self, Page, PageAnswer};
+use crate::api::request::read::{begin_read, failed_read};
 
 /// An outbox row.
 #[derive(Serialize, ToSchema)]
@@ -60,14 +62,14 @@ pub(crate) async fn list_outbox(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<OutboxParams>,
-) -> Result<Json<Page<OutboxView>>, Error> {
+) -> Result<PageAnswer, Error> {
     let limit = page::parse_limit(params.limit)?;
-    let filter = Filter { status: params.status, workflow_id: params.workflow_id };
     let before = page::parse_cursor(params.cursor.as_deref())?;
-    let mut connection = app.pools.reads.acquire().await?;
-    let found = operate::list_rows(&mut connection, filter, before, limit + 1).await?;
-    let items = found.into_iter().map(OutboxView::from).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &OutboxView| item.id.to_string())))
+    let filter = Filter { status: params.status, workflow_id: params.workflow_id, before, limit };
+    let mut tx = begin_read(&app).await?;
+    let found = list_rows(&mut tx, filter).await.map_err(failed_read)?;
+    tx.commit().await?;
+    page::answer_page(found, |row| row.id, OutboxView::from).await
 }
 
 /// Retry or discard an outbox row.

@@ -7,6 +7,7 @@ use ledger::occurrences::Decision;
 use ledger::verify::{self, Difference, Findings, Kind, Span, Unfit, Unjudged};
 use schedule::ZoneSet;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
@@ -16,6 +17,9 @@ use crate::api::request::auth::Admin;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::Params;
 use crate::api::request::page;
+
+/// How many spans this process verifies at once, because each has 20,000 times in memory; more requests wait.
+static PLACES: Semaphore = Semaphore::const_new(4);
 
 /// The span to verify.
 #[derive(Deserialize, IntoParams)]
@@ -99,6 +103,8 @@ pub(crate) async fn verify_ledger(
 ) -> Result<Json<VerifyView>, Error> {
     let span = Span { from: field::check_instant("from", params.from)?, to: field::check_instant("to", params.to)? };
     let cursor = page::parse_cursor(params.cursor.as_deref())?;
+    // The semaphore is never closed.
+    let _place = PLACES.acquire().await.map_err(anyhow::Error::from)?;
     let (kept, now) = (app.ledger_kept, app.clock.now());
     let mut connection = app.pools.reads.acquire().await?;
     let cursor = verify::find_start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;

@@ -1,27 +1,56 @@
-//! Steps 1 and 7 of 7: the requests in flight. Each is completed, and a shutdown waits for them.
+//! Steps 1 and 7 of 7: the requests in flight. One that may change something is completed, and a shutdown waits for all.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use super::error::Error;
 use super::extract::Deadline;
 use crate::App;
 
-/// Completes each request even if its client disconnects, so that a disconnect cancels no transaction.
+/// Runs a request until it ends or its time is over; then the client gets 408. A panic fails only its own request.
 ///
-/// If a request takes longer than the limit, the client gets 408. The request continues, and its edit is committed
-/// completely or not at all. A panic fails only its own request.
-pub(crate) async fn complete_request(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// A read is dropped with its time, and with its client: then its work has no use. Every other request is completed, so
+/// that a disconnect cancels no transaction: its edit is committed completely or not at all.
+pub(crate) async fn run_request(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
     request.extensions_mut().insert(Deadline(deadline));
-    let task = app.requests.spawn(next.run(request));
-    match tokio::time::timeout_at(deadline, task).await {
+    let kind = if matches!(*request.method(), Method::GET | Method::HEAD) { Kind::Read } else { Kind::Change };
+    run_until(&app.requests, deadline, kind, next.run(request)).await
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Change,
+}
+
+async fn run_until(
+    requests: &TaskTracker,
+    deadline: Instant,
+    kind: Kind,
+    work: impl Future<Output = Response> + Send + 'static,
+) -> Response {
+    let work = requests.track_future(AssertUnwindSafe(work).catch_unwind());
+    let ended = match kind {
+        Kind::Read => tokio::time::timeout_at(deadline, work).await,
+        Kind::Change => {
+            let task = tokio::time::timeout_at(deadline, tokio::spawn(work)).await;
+            task.map(|ended| ended.unwrap_or_else(|lost| Err(Box::new(lost))))
+        }
+    };
+    match ended {
         Ok(Ok(response)) => response,
-        Ok(Err(panic)) => Error::Internal(anyhow::Error::new(panic)).into_response(),
+        // The panic hook has logged the place.
+        Ok(Err(_)) => Error::Internal(anyhow::anyhow!("a request panicked")).into_response(),
         Err(_) => Error::timeout().into_response(),
     }
 }
@@ -30,4 +59,38 @@ pub(crate) async fn complete_request(State(app): State<App>, mut request: Reques
 pub(crate) async fn await_requests(app: &App) {
     app.requests.close();
     app.requests.wait().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Work that never ends, in a request whose client has disconnected: how many requests are in flight then.
+    async fn in_flight_after_disconnect(kind: Kind) -> usize {
+        let requests = TaskTracker::default();
+        let deadline = Instant::now() + Duration::from_secs(600);
+        let mut request = Box::pin(run_until(&requests, deadline, kind, std::future::pending()));
+        assert!(tokio::time::timeout(Duration::ZERO, &mut request).await.is_err());
+        tokio::task::yield_now().await;
+        drop(request);
+        tokio::task::yield_now().await;
+        requests.len()
+    }
+
+    #[tokio::test]
+    async fn only_reads_end_with_their_client() {
+        assert_eq!(in_flight_after_disconnect(Kind::Read).await, 0);
+        assert_eq!(in_flight_after_disconnect(Kind::Change).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_own_request() {
+        let requests = TaskTracker::default();
+        for kind in [Kind::Read, Kind::Change] {
+            let deadline = Instant::now() + Duration::from_secs(600);
+            let response = run_until(&requests, deadline, kind, async { panic!("on purpose") }).await;
+            assert_eq!(response.status(), 500, "{kind:?}");
+        }
+        assert!(requests.is_empty());
+    }
 }

@@ -1,16 +1,27 @@
-//! Step 1 of 7: keyset pages. A cursor is the last key of the previous page, opaque to the client.
+//! Steps 1 and 7 of 7: keyset pages. A cursor is the last key of the previous page, opaque to the client.
+//!
+//! A page is bounded in items and in bytes. It may have fewer items than its limit, also none, and a cursor.
 
+use std::str::FromStr;
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
-use std::str::FromStr;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
+use workflows::keyset::KeysetPage;
+
+use super::error::Error;
 
 /// Items on a page if the client names no limit.
 const DEFAULT_LIMIT: i64 = 50;
 /// Items on a page at most.
 const MAX_LIMIT: i64 = 200;
+/// Bytes of the items of a page at most, except for the first item.
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// One page of a list.
 #[derive(Serialize, ToSchema)]
@@ -21,15 +32,63 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
-impl<T> Page<T> {
-    /// Cuts a list that was read with one extra row, which says whether more rows follow.
-    pub fn from_rows(mut items: Vec<T>, limit: i64, key: impl Fn(&T) -> String) -> Self {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next_cursor = if more { items.last().map(|last| encode_cursor(key(last))) } else { None };
-        Self { items, next_cursor }
+/// A page as JSON.
+pub(crate) struct PageAnswer(Vec<u8>);
+
+impl IntoResponse for PageAnswer {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.0).into_response()
     }
+}
+
+/// Writes a page on a thread that may be blocked: a page of crons computes many times.
+///
+/// # Errors
+/// Fails if an item cannot be written, or if its view panics.
+pub(crate) async fn answer_page<T, K, V>(
+    page: KeysetPage<T, K>,
+    key: impl Fn(&T) -> K + Send + 'static,
+    view: impl Fn(T) -> V + Send + 'static,
+) -> Result<PageAnswer, Error>
+where
+    T: Send + 'static,
+    K: ToString + Send + 'static,
+    V: Serialize,
+{
+    let written = tokio::task::spawn_blocking(move || write_page(page, key, view)).await;
+    let written = written.map_err(anyhow::Error::from)?.map_err(anyhow::Error::from)?;
+    Ok(PageAnswer(written))
+}
+
+/// Writes items one by one until the page is full of bytes, so that no more than one item is in memory twice.
+fn write_page<T, K: ToString, V: Serialize>(
+    page: KeysetPage<T, K>,
+    key: impl Fn(&T) -> K,
+    view: impl Fn(T) -> V,
+) -> serde_json::Result<Vec<u8>> {
+    let (mut text, mut last) = (b"{\"items\":[".to_vec(), None);
+    let mut next = page.next.map(encode_cursor);
+    for row in page.rows {
+        let row_key = encode_cursor(key(&row));
+        let item = serde_json::to_vec(&view(row))?;
+        if last.is_some() && text.len() + item.len() > MAX_BYTES {
+            next = last;
+            break;
+        }
+        if last.replace(row_key).is_some() {
+            text.push(b',');
+        }
+        text.extend(item);
+    }
+    text.extend(b"],\"next_cursor\":");
+    serde_json::to_writer(&mut text, &next)?;
+    text.push(b'}');
+    Ok(text)
+}
+
+/// Returns JSON of the database as it is, without parsing it into values.
+pub(crate) fn raw_json(text: String) -> Option<Box<RawValue>> {
+    RawValue::from_string(text).ok()
 }
 
 /// The `limit` of a query, 1 to 200.
@@ -59,5 +118,27 @@ pub fn parse_cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, Field
     match key.and_then(|key| key.parse().ok()) {
         Some(key) => Ok(Some(key)),
         None => Err(FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(rows: Vec<(i64, usize)>) -> (usize, Option<i64>) {
+        let page = KeysetPage { rows, next: None };
+        let text = write_page(page, |(id, _)| *id, |(_, bytes)| "x".repeat(bytes)).unwrap();
+        let page: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let cursor = page["next_cursor"].as_str();
+        (page["items"].as_array().unwrap().len(), parse_cursor(cursor).unwrap())
+    }
+
+    /// The first item is written in any case, or a client could never pass it.
+    #[test]
+    fn pages_end_when_they_are_full_of_bytes() {
+        assert_eq!(written(vec![]), (0, None));
+        assert_eq!(written(vec![(1, 10), (2, 10)]), (2, None));
+        assert_eq!(written(vec![(1, 600_000), (2, 600_000), (3, 10)]), (1, Some(1)));
+        assert_eq!(written(vec![(1, 2_000_000), (2, 10)]), (1, Some(1)));
     }
 }

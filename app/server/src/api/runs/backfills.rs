@@ -19,7 +19,8 @@ use crate::api::request::auth::{Caller, Editor, Viewer};
 use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
-use crate::api::request::page::{self, Page};
+use crate::api::request::page::{self, Page, PageAnswer};
+use crate::api::request::read::{begin_read, failed_read};
 use crate::api::workflows::edit::lock_alive;
 
 /// The past times to run.
@@ -176,19 +177,18 @@ pub(crate) async fn list_backfills(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<BackfillParams>,
-) -> Result<Json<Page<BackfillView>>, Error> {
-    let limit = page::parse_limit(params.limit)?;
+) -> Result<PageAnswer, Error> {
     let filter = Filter {
         team_id: caller.team_id,
         workflow_id: params.workflow_id,
         state: params.state,
         before: page::parse_cursor(params.cursor.as_deref())?,
-        limit: limit + 1,
+        limit: page::parse_limit(params.limit)?,
     };
-    let mut connection = app.pools.reads.acquire().await?;
-    let items =
-        backfills::list_backfills(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &BackfillView| item.id.to_string())))
+    let mut tx = begin_read(&app).await?;
+    let found = backfills::list_backfills(&mut tx, &filter).await.map_err(failed_read)?;
+    tx.commit().await?;
+    page::answer_page(found, |backfill| backfill.id, BackfillView::from).await
 }
 
 /// Read a backfill and its progress.

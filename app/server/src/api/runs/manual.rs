@@ -78,7 +78,7 @@ fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
 
 async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
     if let Some(inputs) = &body.inputs {
-        field::no_nul("inputs", &Value::Object(inputs.clone()))?;
+        field::check_inputs("inputs", inputs)?;
     }
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;

@@ -18,7 +18,7 @@ use crate::api::request::extract::{Body, Id, Params};
 /// Times in an answer if the client names no count.
 const DEFAULT_COUNT: usize = 10;
 /// Times in an answer at most.
-const MAX_COUNT: usize = 1_000;
+const MAX_COUNT: usize = 100;
 
 /// A cron to explain.
 #[derive(Deserialize, ToSchema)]
@@ -32,7 +32,7 @@ pub struct ExplainBody {
     /// Times after this one; absent = now.
     #[serde(default)]
     from: Option<DateTime<Utc>>,
-    /// How many times, at most 1000; absent = 10.
+    /// How many times, at most 100; absent = 10.
     #[serde(default)]
     count: Option<u32>,
 }
@@ -74,8 +74,8 @@ pub struct TimeView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct NextParams {
-    /// At most 1000; absent = 10.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    /// At most 100; absent = 10.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100)]
     n: Option<i64>,
 }
 
@@ -102,11 +102,21 @@ pub(crate) async fn explain_cron(
     let timezone = body.timezone.as_deref().map(spec::check_timezone).transpose()?.unwrap_or(Timezone::UTC);
     let from = body.from.map(|from| field::check_instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
     let count = count("count", body.count.map(i64::from))?;
-    let refused = |error: CronError| FieldError::of_cron("cron", &body.cron, &error);
-    let cron = Cron::parse(&body.cron).map_err(refused)?;
+    let explanation = compute_times(move || explain(&body.cron, timezone, from, count)).await?;
+    Ok(Json(explanation?))
+}
+
+/// Computes on a thread that may be blocked: a cron of scattered years takes long.
+async fn compute_times<T: Send + 'static>(times: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    tokio::task::spawn_blocking(times).await.map_err(|error| Error::Internal(error.into()))
+}
+
+fn explain(text: &str, timezone: Timezone, from: DateTime<Utc>, count: usize) -> Result<ExplanationView, FieldError> {
+    let refused = |error: CronError| FieldError::of_cron("cron", text, &error);
+    let cron = Cron::parse(text).map_err(refused)?;
     cron.must_fire_after(from, timezone).map_err(refused)?;
     let compiled = compile_cron(&cron, timezone);
-    Ok(Json(ExplanationView {
+    Ok(ExplanationView {
         normalized: cron.to_string(),
         eventbridge: compiled.expression,
         eventbridge_timezone: compiled.timezone.name().to_owned(),
@@ -114,7 +124,7 @@ pub(crate) async fn explain_cron(
         description: cron.describe_times(),
         zone_data: ZoneSet::installed().version().to_string(),
         next: cron.upcoming_times(from, timezone).take(count).map(TimeView::from).collect(),
-    }))
+    })
 }
 
 /// List the upcoming times of a schedule.
@@ -130,7 +140,9 @@ pub(crate) async fn list_next_times(
     let count = count("n", params.n)?;
     let mut connection = app.pools.reads.acquire().await?;
     let (workflow, _) = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(Json(preview(&workflow, app.clock.now(), count)))
+    drop(connection);
+    let now = app.clock.now();
+    Ok(Json(compute_times(move || preview(&workflow, now, count)).await?))
 }
 
 fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {

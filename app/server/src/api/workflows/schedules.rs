@@ -14,15 +14,15 @@ use utoipa::ToSchema;
 use workflows::definition::body::{self, ScheduleBody};
 use workflows::definition::policies::{CatchUp, Overlap};
 use workflows::reasons::{self, ReasonCode};
-use workflows::{Sync, Workflow, find_workflow};
+use workflows::{ListedWorkflow, Sync, Workflow, find_workflow};
 
 use super::edit::LockedEdit;
-use super::{ListParams, select_workflows};
+use super::{ListParams, read_page};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, EditRequest, Id, Params, Patch, WriteParams};
-use crate::api::request::page::Page;
+use crate::api::request::page::{self, Page, PageAnswer};
 
 /// A schedule.
 #[derive(Serialize, ToSchema)]
@@ -78,11 +78,12 @@ pub(crate) async fn list_schedules(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
-) -> Result<Json<Page<ScheduleView>>, Error> {
-    let (found, limit) = select_workflows(&app, &caller, params, true).await?;
+) -> Result<PageAnswer, Error> {
+    let found = read_page(&app, &caller, params, true).await?;
     let now = app.clock.now();
-    let items = found.into_iter().filter_map(|found| ScheduleView::of(found, now)).collect();
-    Ok(Json(Page::from_rows(items, limit, |item: &ScheduleView| item.workflow_id.to_string())))
+    // Each has a cron, because the list has no others.
+    let view = move |listed: ListedWorkflow| ScheduleView::of((listed.workflow, listed.sync), now);
+    page::answer_page(found, |listed| listed.workflow.id, view).await
 }
 
 /// Read a workflow's schedule.

@@ -6,12 +6,15 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use workflows::definition::action;
 use workflows::definition::policies::{CatchUp, OnLost, Overlap};
 use workflows::reasons::{self, ReasonCode};
-use workflows::{State, Sync, Workflow};
+use workflows::{ListedWorkflow, State, Sync, Workflow};
+
+use crate::api::request::page::raw_json;
 
 /// A workflow.
 #[derive(Serialize, ToSchema)]
@@ -24,11 +27,17 @@ pub struct WorkflowView {
     cron_schedule: Option<String>,
     timezone: Option<String>,
     is_api: bool,
-    /// Header values are write-only and read as null.
+    /// Header values are write-only and read as null. In lists a `body` of more than 1 KiB is null, and a `message` of
+    /// more than 1,024 characters is cut: read the workflow for all of it.
     #[schema(value_type = Object)]
     action: Value,
-    #[schema(value_type = Object)]
-    starting_inputs: Map<String, Value>,
+    /// The stored size of an action of which a list leaves out a part, in bytes; else null.
+    action_bytes: Option<i32>,
+    /// In lists null if they are larger than 1 KiB: read the workflow for all of them.
+    #[schema(value_type = Option<Object>)]
+    starting_inputs: Option<InputsView>,
+    /// The stored size of inputs that a list leaves out, in bytes; else null.
+    starting_inputs_bytes: Option<i32>,
     starts_at: Option<DateTime<Utc>>,
     ends_at: Option<DateTime<Utc>>,
     state: State,
@@ -60,6 +69,14 @@ pub struct WorkflowView {
     updated_on: DateTime<Utc>,
 }
 
+/// The inputs of a workflow: of one as values, of one in a list as the text of the database.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum InputsView {
+    Values(Map<String, Value>),
+    Text(Box<RawValue>),
+}
+
 /// A workflow with its ETag.
 pub struct WorkflowAnswer(pub WorkflowView);
 
@@ -84,7 +101,9 @@ pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> 
         timezone: workflow.spec.timing.timezone,
         is_api: workflow.spec.is_api,
         action: action::redact_action(&workflow.spec.action),
-        starting_inputs: workflow.spec.starting_inputs,
+        action_bytes: None,
+        starting_inputs: Some(InputsView::Values(workflow.spec.starting_inputs)),
+        starting_inputs_bytes: None,
         starts_at: workflow.spec.timing.starts_at,
         ends_at: workflow.spec.timing.ends_at,
         state: workflow.state,
@@ -107,5 +126,17 @@ pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> 
         next_fire_at,
         created_on: workflow.created_on,
         updated_on: workflow.updated_on,
+    }
+}
+
+/// The view of a workflow in a list at `now`.
+#[must_use]
+pub(super) fn view_listed(listed: ListedWorkflow, now: DateTime<Utc>) -> WorkflowView {
+    let ListedWorkflow { workflow, sync, starting_inputs, starting_inputs_bytes, action_bytes } = listed;
+    WorkflowView {
+        action_bytes,
+        starting_inputs: starting_inputs.and_then(raw_json).map(InputsView::Text),
+        starting_inputs_bytes,
+        ..view_workflow((workflow, sync), now)
     }
 }

@@ -1,0 +1,97 @@
+//! Step 7 of 7: lists the occurrences of one workflow by key, the newest first, by their UNIQUE index.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::WorkflowId;
+use workflows::keyset::KeysetPage;
+
+use super::{Decision, Occurrence};
+
+/// Filters of the occurrences of one workflow.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Only occurrences with this decision.
+    pub decision: Option<Decision>,
+    /// Due at or after this time.
+    pub from: Option<DateTime<Utc>>,
+    /// Due before this time.
+    pub to: Option<DateTime<Utc>>,
+    /// Due before this time, the last of the previous page.
+    pub before: Option<DateTime<Utc>>,
+    /// Occurrences on a page at most.
+    pub limit: i64,
+}
+
+/// Lists occurrences, the newest first. Both statements need the same snapshot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_occurrences(
+    db: &mut PgConnection,
+    filter: &Filter,
+) -> sqlx::Result<KeysetPage<Occurrence, DateTime<Utc>>> {
+    let rows = read_page(db, filter).await?;
+    let mut page = KeysetPage::of_rows(rows, filter.limit, |occurrence| occurrence.scheduled_time);
+    if page.next.is_none() && filter.decision.is_some() {
+        page.next = end_of_scan(db, filter).await?;
+    }
+    Ok(page)
+}
+
+impl Filter {
+    /// No due time is earlier.
+    fn low(&self) -> DateTime<Utc> {
+        self.from.unwrap_or(DateTime::UNIX_EPOCH)
+    }
+
+    /// Every due time is earlier: none has a year of five digits.
+    fn high(&self) -> DateTime<Utc> {
+        const YEAR_10000: i64 = 253_402_300_800;
+        let last = DateTime::from_timestamp(YEAR_10000, 0).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        self.to.unwrap_or(last).min(self.before.unwrap_or(last))
+    }
+}
+
+async fn read_page(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
+    sqlx::query_as!(
+        Occurrence,
+        r#"
+        -- list the occurrences of a workflow by key
+        SELECT o.id, o.workflow_id, o.scheduled_time, o.decision AS "decision: Decision", o.reason, o.revision, o.run_id,
+               o.lateness_s, o.decided_on
+          FROM (SELECT * FROM occurrences
+                 WHERE (workflow_id, scheduled_time) >= ($1, $2) AND (workflow_id, scheduled_time) < ($1, $3)
+                 ORDER BY workflow_id DESC, scheduled_time DESC
+                 LIMIT 5000) AS o
+         WHERE ($4::text IS NULL OR o.decision = $4)
+         ORDER BY o.workflow_id DESC, o.scheduled_time DESC
+         LIMIT $5
+        "#,
+        filter.workflow_id.0,
+        filter.low(),
+        filter.high(),
+        filter.decision as Option<Decision>,
+        filter.limit + 1,
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn end_of_scan(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Option<DateTime<Utc>>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last occurrence that the list read; none: it read all
+        SELECT scheduled_time FROM occurrences
+         WHERE (workflow_id, scheduled_time) >= ($1, $2) AND (workflow_id, scheduled_time) < ($1, $3)
+         ORDER BY workflow_id DESC, scheduled_time DESC
+        OFFSET 4999 LIMIT 1
+        "#,
+        filter.workflow_id.0,
+        filter.low(),
+        filter.high(),
+    )
+    .fetch_optional(db)
+    .await
+}

@@ -1,0 +1,235 @@
+//! Step 7 of 7: lists runs by key, the newest first. Each scope has its index, and each statement reads one scope.
+//!
+//! | scope | index |
+//! |---|---|
+//! | a workflow | `idx_runs_workflow_key` |
+//! | a team | `idx_runs_team_key` |
+//! | a team's runs that failed, timed out or were abandoned | `idx_runs_failed` |
+//! | all | the primary key |
+//!
+//! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
+//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that of a
+//! table by days only the days between them would be read.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::WorkflowId;
+use uuid::Uuid;
+use workflows::id::first_id_of;
+use workflows::keyset::KeysetPage;
+use workflows::trigger::Trigger;
+
+use super::{Run, RunState};
+
+/// Which runs the caller may see, and filters.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only this team's.
+    pub team_id: Option<i64>,
+    /// Only this workflow's.
+    pub workflow_id: Option<i64>,
+    /// Only runs in this state.
+    pub state: Option<RunState>,
+    /// Only runs with this trigger.
+    pub trigger: Option<Trigger>,
+    /// Accepted in the millisecond of this time or later.
+    pub from: Option<DateTime<Utc>>,
+    /// Accepted before the millisecond of this time.
+    pub to: Option<DateTime<Utc>>,
+    /// Only runs before this one, the last of the previous page.
+    pub before: Option<Uuid>,
+    /// Runs on a page at most.
+    pub limit: i64,
+}
+
+/// The rows that a statement reads.
+#[derive(Clone, Copy, Debug)]
+enum Scope {
+    Workflow(i64),
+    Team(i64),
+    FailedOfTeam(i64),
+    All,
+}
+
+/// The ids of a page: from `low` on, before `high`. Ids ascend with time (uuid v7).
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    low: Uuid,
+    high: Uuid,
+}
+
+/// Lists runs, the newest first. All statements need the same snapshot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<KeysetPage<Run, Uuid>> {
+    let (scope, bounds) = (filter.scope(), filter.bounds());
+    if let (Some(workflow), Some(team)) = (filter.workflow_id, filter.team_id)
+        && !workflows::is_visible(db, WorkflowId(workflow), Some(team)).await?
+    {
+        return Ok(KeysetPage::empty());
+    }
+    let rows = read_page(db, scope, bounds, filter).await?;
+    let mut page = KeysetPage::of_rows(rows, filter.limit, |run| run.id);
+    if page.next.is_none() && (filter.state.is_some() || filter.trigger.is_some()) {
+        page.next = end_of_scan(db, scope, bounds).await?;
+    }
+    Ok(page)
+}
+
+impl Filter {
+    fn scope(&self) -> Scope {
+        let has_failed = matches!(self.state, Some(RunState::Failed | RunState::TimedOut | RunState::Abandoned));
+        match (self.workflow_id, self.team_id) {
+            (Some(workflow), _) => Scope::Workflow(workflow),
+            (None, Some(team)) if has_failed => Scope::FailedOfTeam(team),
+            (None, Some(team)) => Scope::Team(team),
+            (None, None) => Scope::All,
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        let before = self.before.unwrap_or(Uuid::max());
+        Bounds {
+            low: self.from.map_or(Uuid::nil(), first_id_of),
+            high: self.to.map_or(before, |to| before.min(first_id_of(to))),
+        }
+    }
+}
+
+/// Selects the runs of a page by a comment, the condition and order of its scope, the same order, and further
+/// arguments. In another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
+macro_rules! select_runs {
+    ($comment:tt, $scope:tt, $order:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
+        sqlx::query_as!(
+            Run,
+            $comment
+                + r#"
+        SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
+               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
+               CASE WHEN listed_json(r.result) IS NULL THEN pg_column_size(r.result) END AS result_bytes, r.error
+          FROM (SELECT * FROM runs WHERE id >= $1 AND id < $2 "#
+                + $scope
+                + r#" LIMIT 5000) AS r
+         WHERE ($3::text IS NULL OR r.state = $3) AND ($4::text IS NULL OR r.trigger = $4)
+         ORDER BY "#
+                + $order
+                + " LIMIT $5",
+            $bounds.low,
+            $bounds.high,
+            $filter.state as Option<RunState>,
+            $filter.trigger as Option<Trigger>,
+            $filter.limit + 1,
+            $($arguments)*
+        )
+    };
+}
+
+async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: &Filter) -> sqlx::Result<Vec<Run>> {
+    match scope {
+        Scope::Workflow(workflow) => {
+            select_runs!(
+                "-- list the runs of a workflow by key\n",
+                "AND (workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2) ORDER BY workflow_id DESC, id DESC",
+                "r.workflow_id DESC, r.id DESC",
+                bounds,
+                filter,
+                workflow
+            )
+            .fetch_all(db)
+            .await
+        }
+        Scope::Team(team) => {
+            select_runs!(
+                "-- list the runs of a team by key\n",
+                "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) ORDER BY team_id DESC, id DESC",
+                "r.team_id DESC, r.id DESC",
+                bounds,
+                filter,
+                team
+            )
+            .fetch_all(db)
+            .await
+        }
+        Scope::FailedOfTeam(team) => {
+            select_runs!(
+            "-- list the failed runs of a team by key\n",
+            "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) AND state IN ('failed', 'timed_out', 'abandoned')
+                 ORDER BY team_id DESC, id DESC",
+            "r.team_id DESC, r.id DESC",
+            bounds,
+            filter,
+            team
+        )
+            .fetch_all(db)
+            .await
+        }
+        Scope::All => {
+            select_runs!(
+                "-- list all runs by key\n",
+                "ORDER BY id DESC",
+                "r.id DESC",
+                bounds,
+                filter,
+            )
+            .fetch_all(db)
+            .await
+        }
+    }
+}
+
+/// Selects the last run that a page read, if it read as many as it may.
+macro_rules! select_end {
+    ($comment:tt, $scope:tt, $bounds:expr, $($arguments:tt)*) => {
+        sqlx::query_scalar!(
+            $comment
+                + "SELECT id FROM runs WHERE id >= $1 AND id < $2 "
+                + $scope
+                + " OFFSET 4999 LIMIT 1",
+            $bounds.low,
+            $bounds.high,
+            $($arguments)*
+        )
+    };
+}
+
+async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sqlx::Result<Option<Uuid>> {
+    match scope {
+        Scope::Workflow(workflow) => {
+            select_end!(
+                "-- the last run of a workflow that the list read\n",
+                "AND (workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2) ORDER BY workflow_id DESC, id DESC",
+                bounds,
+                workflow
+            )
+            .fetch_optional(db)
+            .await
+        }
+        Scope::Team(team) => {
+            select_end!(
+                "-- the last run of a team that the list read\n",
+                "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) ORDER BY team_id DESC, id DESC",
+                bounds,
+                team
+            )
+            .fetch_optional(db)
+            .await
+        }
+        Scope::FailedOfTeam(team) => {
+            select_end!(
+            "-- the last failed run of a team that the list read\n",
+            "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) AND state IN ('failed', 'timed_out', 'abandoned')
+                 ORDER BY team_id DESC, id DESC",
+            bounds,
+            team
+        )
+            .fetch_optional(db)
+            .await
+        }
+        Scope::All => {
+            select_end!("-- the last run that the list read\n", "ORDER BY id DESC", bounds,)
+                .fetch_optional(db)
+                .await
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Step 1 of 7: lists workflows. A list shows large inputs and actions in part.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use serde_json::{Map, Value};
+use sqlx::types::Json;
+
+use super::read::{Row, select_workflows};
+use super::{State, Sync, SyncStatus, Workflow};
+use crate::definition::policies::{CatchUp, OnLost, Overlap};
+use crate::keyset::KeysetPage;
+
+/// Which workflows the caller may see, and filters.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only this team's.
+    pub team_id: Option<i64>,
+    /// Only workflows in this state.
+    pub state: Option<State>,
+    /// Only workflows with this synchronization status.
+    pub sync: Option<SyncStatus>,
+    /// Only workflows whose name or description contains this text, in any case.
+    pub q: Option<String>,
+    /// Only workflows whose next times the last change of the zone data changed (`true`), or did not change (`false`).
+    pub timezone_changed: Option<bool>,
+    /// Only workflows with a cron.
+    pub scheduled: bool,
+    /// Only workflows with a higher id than this one.
+    pub after: Option<i64>,
+    /// Workflows on a page at most.
+    pub limit: i64,
+}
+
+/// A workflow in a list.
+#[derive(Clone, Debug)]
+pub struct ListedWorkflow {
+    /// The workflow. Its inputs are empty here, and its action is without header values and without large parts.
+    pub workflow: Workflow,
+    /// Its synchronization.
+    pub sync: Sync,
+    /// Its inputs as JSON; `None` if they are larger than 1 KiB.
+    pub starting_inputs: Option<String>,
+    /// The stored size of inputs that are left out.
+    pub starting_inputs_bytes: Option<i32>,
+    /// The stored size of the complete action, if a part of it is left out.
+    pub action_bytes: Option<i32>,
+}
+
+/// Lists workflows in the order of their ids. Both statements need the same snapshot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<KeysetPage<ListedWorkflow, i64>> {
+    let rows = match filter.team_id {
+        Some(team) => of_team(db, team, filter).await?,
+        None => of_all(db, filter).await?,
+    };
+    let rows = rows.into_iter().map(ListedWorkflow::from).collect();
+    let mut page = KeysetPage::of_rows(rows, filter.limit, |listed: &ListedWorkflow| listed.workflow.id.0);
+    if page.next.is_none() && filter.passes_over() {
+        page.next = match filter.team_id {
+            Some(team) => end_of_scan_of_team(db, team, filter.after()).await?,
+            None => end_of_scan(db, filter.after()).await?,
+        };
+    }
+    Ok(page)
+}
+
+impl Filter {
+    fn after(&self) -> i64 {
+        self.after.unwrap_or(i64::MIN)
+    }
+
+    /// Whether rows may be passed over.
+    fn passes_over(&self) -> bool {
+        let is_named = self.state.is_some() || self.sync.is_some() || self.q.is_some();
+        is_named || self.timezone_changed.is_some() || self.scheduled
+    }
+}
+
+/// Lists workflows by a comment, the workflows that the statement reads in their order, the same order, and further
+/// arguments. A comparison of rows reads only the index of its columns, so that no plan passes over other teams.
+/// `query_as!` accepts only literals.
+macro_rules! list_page {
+    ($comment:tt, $scope:tt, $order:tt, $filter:expr, $($arguments:tt)*) => {
+        select_workflows!(
+            $comment,
+            r#"listed_action(w.action) AS "action!", '{}'::jsonb AS "starting_inputs!: Json<Map<String, Value>>",
+               listed_json(w.starting_inputs) AS inputs_text,
+               CASE WHEN listed_json(w.starting_inputs) IS NULL THEN pg_column_size(w.starting_inputs) END AS inputs_bytes,
+               CASE WHEN is_action_cut(w.action) THEN pg_column_size(w.action) END AS action_bytes,"#,
+            [r#"
+          FROM (SELECT * FROM workflows WHERE "#
+                + $scope
+                + r#" LIMIT 5000) AS w
+          LEFT JOIN publications p ON p.workflow_id = w.id AND p.workflow_id > $1
+         WHERE ($2::text IS NULL OR w.state = $2)
+           AND ($3::text IS NULL OR sync_status(p) = $3)
+           AND ($4::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($4)) > 0)
+           AND (NOT $5::boolean OR w.cron_schedule IS NOT NULL)
+           AND ($6::boolean IS NULL
+                OR $6 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
+         ORDER BY "#
+                + $order
+                + " LIMIT $7"],
+            $filter.after(),
+            $filter.state as Option<State>,
+            $filter.sync as Option<SyncStatus>,
+            $filter.q,
+            $filter.scheduled,
+            $filter.timezone_changed,
+            $filter.limit + 1,
+            $($arguments)*
+        )
+    };
+}
+
+async fn of_all(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Row>> {
+    list_page!(
+        "-- list workflows by key: a page never skips what another page's edits move\n",
+        "id > $1 ORDER BY id",
+        "w.id",
+        filter,
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Result<Vec<Row>> {
+    list_page!(
+        "-- list the workflows of a team by key, by idx_workflows_team_id\n",
+        "(team_id, id) > ($8, $1) AND (team_id, id) <= ($8, 9223372036854775807) ORDER BY team_id, id",
+        "w.team_id, w.id",
+        filter,
+        team
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn end_of_scan(db: &mut PgConnection, after: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last workflow that the list read; none: it read all
+        SELECT id FROM workflows WHERE id > $1 ORDER BY id OFFSET 4999 LIMIT 1
+        "#,
+        after,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn end_of_scan_of_team(db: &mut PgConnection, team: i64, after: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last workflow of the team that the list read; none: it read all
+        SELECT id FROM workflows
+         WHERE (team_id, id) > ($1, $2) AND (team_id, id) <= ($1, 9223372036854775807)
+         ORDER BY team_id, id
+        OFFSET 4999 LIMIT 1
+        "#,
+        team,
+        after,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+impl From<Row> for ListedWorkflow {
+    fn from(mut row: Row) -> Self {
+        let starting_inputs = row.inputs_text.take();
+        let (starting_inputs_bytes, action_bytes) = (row.inputs_bytes, row.action_bytes);
+        let (workflow, sync) = row.split();
+        Self { workflow, sync, starting_inputs, starting_inputs_bytes, action_bytes }
+    }
+}
