@@ -192,6 +192,8 @@ async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
         UPDATE publications
            SET attempt_count = 0,
                failures = 0,
+               superseded = 0,
+               is_repair = FALSE,
                repairs = repairs + 1,
                error_class = NULL,
                last_error = NULL,

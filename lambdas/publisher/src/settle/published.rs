@@ -93,7 +93,7 @@ pub(super) async fn mark_processed(tx: &mut PgConnection, published: &[Published
 pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle published
+        -- settle published: in the lane of the edits again, because what made it due is done
         UPDATE publications AS p
            SET applied_revision = s.revision,
                -- a repair that was requested during the call has made the state unknown, and this call does not change
@@ -101,6 +101,8 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                spec_hash = CASE WHEN r.is_requested THEN NULL ELSE s.spec_hash END,
                refused_hash = NULL,
                failures = 0,
+               superseded = 0,
+               is_repair = FALSE,
                schedule_name = s.schedule_name,
                template = s.template,
                -- the permission for a removal ends here: if the row vanishes again, the orphan guard decides again. A
