@@ -8,10 +8,10 @@ use schedule::Clock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::claim::{Claimant, Release};
 use crate::claim::deployment::Generation;
 use crate::claim::low_water::LowWater;
 use crate::claim::publishers::Presence;
+use crate::claim::{Claimant, Release};
 use crate::config::Config;
 use crate::converge::backoff::Backoff;
 use crate::converge::evidence::Evidence;

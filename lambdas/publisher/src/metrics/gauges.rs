@@ -24,6 +24,8 @@ pub(crate) struct Gauges {
     pub(crate) lag_secs: Option<f64>,
     /// 1 while the database waits for acceptance, because it was restored or cloned; else 0.
     pub(crate) held: Option<i64>,
+    /// For how many transactions vacuum has been unable to remove dead rows, as far as the database's owner sees it.
+    pub(crate) xmin_age: Option<i64>,
     /// Outbox rows of failed workflows; a row whose workflow was revived since does not count.
     pub(crate) failed_rows: Option<i64>,
     /// Workflows by the class of drift that was found and is not repaired yet.
@@ -50,6 +52,7 @@ pub(crate) async fn read_gauges(pool: &PgPool, limit: Duration) -> Gauges {
     Gauges {
         lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
         held: reading.figure("hold", held(pool)).await,
+        xmin_age: reading.figure("xmin age", xmin_age(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
         drift: reading.figure("drift", drift(pool)).await,
         sweeps: reading.figure("sweeps", read_sweep_gauges(pool)).await,
@@ -126,6 +129,17 @@ async fn held(pool: &PgPool) -> sqlx::Result<i64> {
     .fetch_one(pool)
     .await?;
     Ok(i64::from(is_held))
+}
+
+async fn xmin_age(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- xmin age
+        SELECT cronbox_xmin_age() AS "age!"
+        "#
+    )
+    .fetch_one(pool)
+    .await
 }
 
 async fn failed_rows(pool: &PgPool) -> sqlx::Result<i64> {

@@ -109,6 +109,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
     let decisions = gauges.decisions;
     for (name, help, count) in [
         ("outbox_failed_rows", "Outbox rows of failed workflows", gauges.failed_rows),
+        ("xmin_age", "Transactions since which vacuum removes no dead row", gauges.xmin_age),
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
         ("abandoned", "Times and runs abandoned in the last hour", gauges.count_abandoned()),
