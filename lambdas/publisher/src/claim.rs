@@ -297,16 +297,26 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
 pub(crate) async fn next_retry(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- next retry: a verify pass or an end in the future is no failure
-        SELECT CASE WHEN due_at > cronbox_now() THEN EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 ELSE 1 END AS "secs!"
-          FROM publications
-         WHERE due_at IS NOT NULL AND (due_at > cronbox_now() OR lease_until IS NULL)
-           AND error_class IN ('transient', 'environment', 'unclassified')
-         ORDER BY due_at
-         LIMIT 1
+        -- next retry: a verify pass or an end in the future is no failure. Each part has a bound that only the index of
+        -- what is backed off can use
+        SELECT LEAST(
+                   (SELECT EXTRACT(EPOCH FROM due_at - (SELECT cronbox_now()))::float8
+                      FROM publications
+                     WHERE due_at > (SELECT cronbox_now())
+                       AND error_class IN ('transient', 'environment', 'unclassified')
+                     ORDER BY due_at
+                     LIMIT 1),
+                   (SELECT 1::float8
+                      FROM publications
+                     WHERE due_at <= (SELECT cronbox_now())
+                       AND lease_until IS NULL
+                       AND error_class IN ('transient', 'environment', 'unclassified')
+                     ORDER BY due_at
+                     LIMIT 1)
+               ) AS secs
         "#
     )
-    .fetch_optional(pool)
+    .fetch_one(pool)
     .await?;
     Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
 }
