@@ -26,7 +26,7 @@ fn swept(from: u32, to: u32) -> String {
 
 /// The statements at the end of a sweep of 3,000 and then of 60,000 workflows, with slices of 1,000.
 #[tokio::test]
-async fn the_end_of_a_sweep_reads_a_slice() {
+async fn sweep_ends_read_a_slice() {
     let world = World::new().await;
     let open = "INSERT INTO sweeps (requested_by, requested_on, started_on, listed_on)
                 VALUES ('test', cronbox_now(), cronbox_now(), cronbox_now())";
@@ -34,7 +34,7 @@ async fn the_end_of_a_sweep_reads_a_slice() {
     let mut read = Vec::new();
     for (from, to) in [(1, 3_000), (3_001, 60_000)] {
         execute(&world, swept(from, to)).await;
-        execute(&world, "VACUUM ANALYZE workflows; ".to_owned()).await;
+        execute(&world, "VACUUM ANALYZE workflows".to_owned()).await;
         execute(&world, "VACUUM ANALYZE publications".to_owned()).await;
         execute(&world, "VACUUM ANALYZE sweep_sightings".to_owned()).await;
         read.push([
