@@ -86,7 +86,7 @@ pub(crate) enum Choice {
     Suspects,
 }
 
-/// Which workflows one claim takes.
+/// What one claim takes: which workflows, how many repairs, and from which lane first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) choice: Choice,
@@ -170,7 +170,7 @@ pub(crate) async fn renew_leases(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Re
     .await
 }
 
-/// Releases the workflows that wait for the end of an outage that is over, a batch at a time.
+/// The release of the workflows that wait for the end of an outage that is over, a batch at a time.
 ///
 /// They become due one after the other, at the rate at which they can be published, so that an edit of the meantime
 /// waits behind few of them. What would be due earlier by its own backoff is left as it is.

@@ -176,14 +176,21 @@ fn is_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() == Some(QUERY_CANCELED)
 }
 
+/// Reads the marks; the complete index only within a time limit, because the claim waits for it.
 async fn read_marks(pool: &PgPool, extent: Extent) -> sqlx::Result<Reading> {
-    let (marks, within) = match extent {
-        Extent::Complete => (Marks::default(), None),
-        Extent::FromMarks(marks) => (marks, None),
-        Extent::Recent => (Marks::default(), Some(RECENT.as_secs_f64())),
-    };
+    if let Extent::FromMarks(marks) = extent {
+        return select_marks(&mut *pool.acquire().await?, marks, None).await;
+    }
+    let within = (extent == Extent::Recent).then(|| RECENT.as_secs_f64());
     let mut tx = db::begin_transaction(pool).await?;
     limit_statement(&mut tx).await?;
+    let reading = select_marks(&mut tx, Marks::default(), within).await?;
+    tx.commit().await?;
+    Ok(reading)
+}
+
+/// Reads from these marks on; without them what is due `within` these seconds; without both, the complete index.
+async fn select_marks(db: &mut PgConnection, marks: Marks, within: Option<f64>) -> sqlx::Result<Reading> {
     let row = sqlx::query!(
         r#"
         -- read marks: the first publication that is due in each lane, in the order of the index, and which transactions
@@ -209,13 +216,12 @@ async fn read_marks(pool: &PgPool, extent: Extent) -> sqlx::Result<Reading> {
         marks.repairs,
         within,
     )
-    .fetch_one(&mut *tx)
+    .fetch_one(db)
     .await?;
-    tx.commit().await?;
     Ok(Reading { on: row.on, oldest: row.oldest, next: row.next, edits: row.edits, repairs: row.repairs })
 }
 
-/// Limits the time of this transaction's statements, because the claim waits for them.
+/// Limits the time of this transaction's statements.
 async fn limit_statement(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
