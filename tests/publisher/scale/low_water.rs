@@ -172,7 +172,7 @@ async fn marks_stay_before_leases() {
     assert!(!scene.world.publication(workflow).await.is_leased);
 }
 
-/// Only a statement by hand makes a workflow due in the past.
+/// Only a manual statement makes a workflow due in the past.
 #[tokio::test]
 async fn past_due_times_are_found_each_minute() {
     let (mut scene, workflow) = Scene::with_marks().await;
