@@ -172,6 +172,17 @@ async fn marks_stay_before_leases() {
     assert!(!scene.world.publication(workflow).await.is_leased);
 }
 
+/// A repair has waited for an hour when its workflow is edited, and the mark of the edits is later than that.
+#[tokio::test]
+async fn edits_of_old_repairs_are_found() {
+    let (scene, workflow) = Scene::with_marks().await;
+    let repair =
+        "UPDATE publications SET is_repair = TRUE, due_at = cronbox_now() - INTERVAL '1 hour', drift = 'missing'";
+    execute(&scene.world, repair.to_owned()).await;
+    scene.world.patch(workflow, json!({"cron_schedule": "0 17 * * *"})).await;
+    assert_eq!(scene.drain().await.updated, 1);
+}
+
 /// Only a manual statement makes a workflow due in the past.
 #[tokio::test]
 async fn past_due_times_are_found_each_minute() {

@@ -198,7 +198,7 @@ async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
                error_class = NULL,
                last_error = NULL,
                spec_hash = NULL,
-               due_at = LEAST(due_at, cronbox_now())
+               due_at = CASE WHEN is_repair THEN cronbox_now() ELSE LEAST(due_at, cronbox_now()) END
          WHERE workflow_id = $1
         "#,
         workflow_id,

@@ -116,7 +116,8 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    due_at = CASE
                        WHEN s.is_superseded OR r.is_requested THEN (SELECT cronbox_now())
                        ELSE LEAST(
-                           r.verify_at,
+                           -- not in the past, where claims do not read
+                           CASE WHEN r.verify_at IS NOT NULL THEN GREATEST(r.verify_at, (SELECT cronbox_now())) END,
                            -- not before a minute from now: the two clocks may disagree about the change
                            CASE WHEN s.changes_on IS NOT NULL
                                 THEN GREATEST(s.changes_on, (SELECT cronbox_now())) + INTERVAL '60 seconds' END
