@@ -175,20 +175,20 @@ pub(crate) async fn renew_leases(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Re
 /// They become due one after the other, at the rate at which they can be published, so that an edit of the meantime
 /// waits behind few of them. What would be due earlier by its own backoff is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Release {
+pub(crate) struct BackoffRelease {
     per_sec: f64,
     /// How many seconds from now the next batch begins to be due.
     from_secs: f64,
 }
 
-impl Release {
+impl BackoffRelease {
     /// Begins to release at this rate per second.
-    pub(crate) fn new(per_sec: u32) -> Release {
-        Release { per_sec: f64::from(per_sec.max(1)), from_secs: 0.0 }
+    pub(crate) fn new(per_sec: u32) -> BackoffRelease {
+        BackoffRelease { per_sec: f64::from(per_sec.max(1)), from_secs: 0.0 }
     }
 
     /// Releases the next batch; returns how to continue, `None` = no other workflow waits for longer.
-    pub(crate) async fn release_batch(self, pool: &PgPool) -> sqlx::Result<Option<Release>> {
+    pub(crate) async fn release_batch(self, pool: &PgPool) -> sqlx::Result<Option<BackoffRelease>> {
         let released = sqlx::query!(
             r#"
             -- release: those with the shortest backoff first, without rows that another transaction has locked. What
@@ -217,7 +217,7 @@ impl Release {
         .await?
         .rows_affected();
         let from_secs = self.from_secs + f64::from(u32::try_from(released).unwrap_or(u32::MAX)) / self.per_sec;
-        Ok((released > 0).then_some(Release { from_secs, ..self }))
+        Ok((released > 0).then_some(BackoffRelease { from_secs, ..self }))
     }
 }
 
@@ -370,7 +370,9 @@ async fn lease_due(
              LIMIT LEAST($14, $3 - (SELECT COUNT(*) FROM first))
                FOR UPDATE SKIP LOCKED
         ), due AS (
-            SELECT * FROM first UNION ALL SELECT * FROM second
+            SELECT workflow_id, is_takeover, verify_at FROM first
+             UNION ALL
+            SELECT workflow_id, is_takeover, verify_at FROM second
         )
         UPDATE publications AS p
            SET epoch = p.epoch + 1,

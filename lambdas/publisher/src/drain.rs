@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use self::pipeline::{Flight, Progress};
 use crate::claim::deployment::{ACCEPT, Admission, Rollout, admit_publisher};
 use crate::claim::publishers::count_publishers;
-use crate::claim::{self, Choice, Release};
+use crate::claim::{self, BackoffRelease, Choice};
 use crate::database::error::in_words;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
@@ -149,7 +149,7 @@ impl Publisher {
     /// an edit waits for one batch. If a batch fails, the next drain continues.
     async fn release_backoffs(&self, span: &Span, all: &mut Progress) -> anyhow::Result<()> {
         if self.evidence().is_over(span.now()) {
-            self.set_release(Some(Release::new(self.config().api_tps)));
+            self.set_release(Some(BackoffRelease::new(self.config().api_tps)));
         }
         while span.may_claim()
             && !all.is_cut

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::claim::deployment::Generation;
 use crate::claim::low_water::LowWater;
 use crate::claim::publishers::Presence;
-use crate::claim::{Claimant, Release};
+use crate::claim::{BackoffRelease, Claimant};
 use crate::config::Config;
 use crate::converge::backoff::Backoff;
 use crate::converge::evidence::Evidence;
@@ -60,7 +60,7 @@ struct Parts {
     end: End,
     presence: Presence,
     revived: LastCheck,
-    release: Mutex<Option<Release>>,
+    release: Mutex<Option<BackoffRelease>>,
     locked: Mutex<Vec<Settlement>>,
     zones: LastCheck,
     poll: Duration,
@@ -248,12 +248,12 @@ impl Publisher {
     }
 
     /// The release of backed-off workflows that is not complete yet.
-    pub(crate) fn pending_release(&self) -> Option<Release> {
+    pub(crate) fn pending_release(&self) -> Option<BackoffRelease> {
         *self.0.release.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets how the release continues, `None` = it is complete.
-    pub(crate) fn set_release(&self, release: Option<Release>) {
+    pub(crate) fn set_release(&self, release: Option<BackoffRelease>) {
         *self.0.release.lock().unwrap_or_else(PoisonError::into_inner) = release;
     }
 
