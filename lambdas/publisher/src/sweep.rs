@@ -196,7 +196,7 @@ impl Publisher {
             if self.write_down(turn, compared, &page, lease, span).await? == Ownership::Lost {
                 return Ok(End::Stopped);
             }
-            if is_repairing && has_many_repairs(&mut *self.pool().acquire().await?).await? {
+            if is_repairing && self.has_many_repairs(&mut *self.pool().acquire().await?).await? {
                 return Ok(End::Stopped);
             }
             ahead = next;
@@ -265,7 +265,7 @@ impl Publisher {
                 step = Step::Changes;
                 last_orphan.clear();
             }
-            if !matches!(step, Step::Orphans(_)) && has_many_repairs(&mut tx).await? {
+            if !matches!(step, Step::Orphans(_)) && self.has_many_repairs(&mut tx).await? {
                 return Ok(End::Stopped);
             }
             step = match step {
@@ -309,6 +309,12 @@ impl Publisher {
         }
     }
 
+    /// Whether so many repairs are due that the drain must publish some before the sweep enqueues more.
+    async fn has_many_repairs(&self, tx: &mut PgConnection) -> sqlx::Result<bool> {
+        let due = repair::count_due_repairs(tx, self.low_water().marks(), MOST_REPAIRS).await?;
+        Ok(due >= MOST_REPAIRS)
+    }
+
     /// Reads orphans before their deletion, because one may be another database's. Unreadable ones wait for the next
     /// sweep.
     async fn read_orphans(&self, names: &[String], identity: Identity, lease: &Lease) -> Orphans {
@@ -341,11 +347,6 @@ impl Publisher {
             turn.findings.restart_list();
         }
     }
-}
-
-/// Whether so many repairs are due that the drain must publish some before the sweep enqueues more.
-async fn has_many_repairs(tx: &mut PgConnection) -> sqlx::Result<bool> {
-    Ok(repair::count_due_repairs(tx, MOST_REPAIRS).await? >= MOST_REPAIRS)
 }
 
 fn log_turn(turn: &Turn) {

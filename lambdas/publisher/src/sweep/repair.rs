@@ -8,6 +8,7 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
+use crate::claim::low_water::Marks;
 use crate::scheduler::spec::TEMPLATE;
 use crate::sweep::difference::Difference;
 use crate::sweep::turn::Turn;
@@ -170,14 +171,21 @@ pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confir
 }
 
 /// Counts the repairs that are due, up to `most`.
-pub(crate) async fn count_due_repairs(tx: &mut PgConnection, most: i64) -> sqlx::Result<i64> {
+pub(crate) async fn count_due_repairs(tx: &mut PgConnection, marks: Marks, most: i64) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
-        -- count due repairs
+        -- count due repairs: from the mark on, as a claim does
         SELECT COUNT(*) AS "count!"
-          FROM (SELECT FROM publications WHERE is_repair AND due_at <= (SELECT cronbox_now()) LIMIT $1) AS due
+          FROM (SELECT FROM publications
+                 WHERE is_repair
+                   AND due_at >= CASE WHEN $2 <= (SELECT cronbox_now()) THEN COALESCE($3::timestamptz, '-infinity')
+                                      ELSE '-infinity' END
+                   AND due_at <= (SELECT cronbox_now())
+                 LIMIT $1) AS due
         "#,
         most,
+        marks.read_on,
+        marks.repairs,
     )
     .fetch_one(tx)
     .await

@@ -110,7 +110,8 @@ impl Publisher {
             }
             Some(Stage::Rest) => {
                 let at_once = i64::from(self.config().api_tps).clamp(FEWEST, MOST);
-                let room = at_once - repair::count_due_repairs(&mut tx, at_once).await?;
+                let marks = self.low_water().marks();
+                let room = at_once - repair::count_due_repairs(&mut tx, marks, at_once).await?;
                 if room > 0 { enqueue(&mut tx, room, now).await?.taken } else { 0 }
             }
             Some(Stage::Waiting) | None => 0,
