@@ -1,5 +1,7 @@
 //! The gauges cost the same, however many fires there were.
 
+use sqlx::{Connection as _, PgConnection};
+
 use super::statement::{assert_flat, buffers, execute};
 use crate::world::World;
 
@@ -15,6 +17,27 @@ fn fires(from: u32, to: u32, workflow: i64) -> String {
                 now(), now(), cronbox_now()
            FROM generate_series({from}, {to}) AS nth"
     )
+}
+
+/// A dump keeps the index entries of 2,000 published edits, and then of 40,000.
+#[tokio::test]
+async fn the_lag_is_read_from_its_mark() {
+    let world = World::new().await;
+    let mut dump = PgConnection::connect(&world.dsn).await.unwrap();
+    let open = "SET idle_in_transaction_session_timeout = 0;
+                BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox_events";
+    sqlx::raw_sql(open).execute(&mut dump).await.unwrap();
+    let mut read = Vec::new();
+    for edits in [2_000, 38_000] {
+        let edit = "INSERT INTO outbox_events (aggregate_id, op, created_on) SELECT nth, 'upsert', now()";
+        execute(&world, format!("{edit} FROM generate_series(1, {edits}) AS nth")).await;
+        execute(&world, "UPDATE outbox_events SET processed_on = now() WHERE processed_on IS NULL".to_owned()).await;
+        execute(&world, "ANALYZE outbox_events".to_owned()).await;
+        let newest: i64 = sqlx::query_scalar("SELECT max(id) FROM outbox_events").fetch_one(&world.pool).await.unwrap();
+        read.push(buffers(&world, "lag: ", &format!("({})", newest - 100)).await);
+    }
+    assert_flat("lag", read[0], read[1]);
+    dump.close().await.unwrap();
 }
 
 #[tokio::test]

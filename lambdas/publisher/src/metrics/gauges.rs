@@ -1,6 +1,7 @@
 //! Step 3 of 7: the gauges of the outbox and the ledger, read from the database whenever metrics are written.
 
 mod ledger;
+pub(crate) mod outbox;
 mod sweeps;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use db::PgPool;
 use tokio::time::Instant;
 
 use self::ledger::Decisions;
+use self::outbox::OutboxMark;
 use self::sweeps::{Sweeps, read_sweep_gauges};
 
 /// How long one gauge may take.
@@ -47,10 +49,10 @@ pub(crate) struct Gauges {
 }
 
 /// Reads the gauges within `limit`, because metrics come last, when a Lambda has little time left.
-pub(crate) async fn read_gauges(pool: &PgPool, limit: Duration) -> Gauges {
+pub(crate) async fn read_gauges(pool: &PgPool, outbox: &OutboxMark, limit: Duration) -> Gauges {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Gauges {
-        lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
+        lag_secs: reading.figure("outbox lag", outbox.lag_secs(pool)).await,
         held: reading.figure("hold", held(pool)).await,
         xmin_age: reading.figure("xmin age", xmin_age(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
@@ -99,24 +101,6 @@ impl Gauges {
     pub(crate) fn count_abandoned(&self) -> Option<i64> {
         Some(self.decisions.as_ref()?.not_run + self.runs_abandoned?)
     }
-}
-
-async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
-    let secs = sqlx::query_scalar!(
-        r#"
-        -- lag: by id, which the index has; the lowest id is the oldest edit, except for the duration of a commit
-        SELECT EXTRACT(EPOCH FROM cronbox_now() - created_on)::float8 AS "secs!"
-          FROM outbox_events
-         WHERE processed_on IS NULL
-           AND failed_on IS NULL
-         ORDER BY id
-         LIMIT 1
-        "#
-    )
-    .fetch_optional(pool)
-    .await?;
-    // The edit's time is from the app's clock, this one from the database's.
-    Ok(secs.unwrap_or_default().max(0.0))
 }
 
 async fn held(pool: &PgPool) -> sqlx::Result<i64> {

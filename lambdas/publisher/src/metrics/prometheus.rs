@@ -50,7 +50,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let gauges = read_gauges(pool, Duration::MAX).await;
+            let gauges = read_gauges(pool, metrics.outbox_mark(), Duration::MAX).await;
             (StatusCode::OK, render(&metrics.so_far(), &gauges)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
