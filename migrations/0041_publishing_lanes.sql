@@ -4,7 +4,7 @@ ALTER TABLE publications
     ADD COLUMN is_repair  BOOLEAN NOT NULL DEFAULT FALSE,
     ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
 
-COMMENT ON COLUMN publications.is_repair  IS 'The lane: a sweep, a rollout or a revival made it due, so it waits behind edits; FALSE = an edit, a retry or a change of its own made it due';
+COMMENT ON COLUMN publications.is_repair  IS 'The lane: a sweep, a rollout, a revival or a verify pass makes it due, so it waits behind edits; FALSE = an edit, a retry or a change of its own does';
 COMMENT ON COLUMN publications.superseded IS 'Failures in a row during which the workflow was edited; from the third on, an edit does not end the backoff. 0 after a success, or after a failure without an edit';
 
 -- A publication is written three times for each edit. With room on its page, the claim is a HOT update; and the default of

@@ -55,7 +55,7 @@ pub(crate) struct Claim {
 pub(crate) enum Lane {
     /// An edit, a retry, or a change of its own, for example its end.
     Edit,
-    /// A sweep, a rollout or a revival; these wait behind edits.
+    /// A sweep, a rollout, a revival or a verify pass; these wait behind edits.
     Repair,
 }
 

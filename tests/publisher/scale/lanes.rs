@@ -8,7 +8,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 
 use super::statement::execute;
-use crate::proxy::Call;
+use crate::proxy::{Answer, Call};
 use crate::world::{World, name, soon};
 
 /// Sixty workflows whose schedules another program deleted, enqueued by a sweep, and one that is in step.
@@ -81,6 +81,31 @@ async fn a_sweep_waits_for_its_repairs() {
     assert!(world.schedule(edited).await.is_some());
 }
 
+/// After an outage each workflow may need a verify pass in the same minute.
+#[tokio::test]
+async fn verify_passes_wait_behind_edits() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [Answer::DoneButBroken]);
+    assert_eq!(world.publish().await.retried, 1);
+    world.skip(Duration::from_secs(60)).await;
+    world.publish().await;
+    assert!(world.publication(workflow).await.verify_in_secs.is_some_and(|secs| secs > 0.0));
+    assert!(is_repair(&world).await);
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    assert!(!is_repair(&world).await, "an edit comes first");
+    assert_eq!(world.publish().await.updated, 1);
+    world.skip(Duration::from_secs(30 * 60)).await;
+    assert_eq!(world.publish().await.unchanged, 1);
+    assert!(!is_repair(&world).await, "the pass is done");
+    world.assert_settled().await;
+}
+
+/// Whether the only publication is in the lane of the repairs.
+async fn is_repair(world: &World) -> bool {
+    sqlx::query_scalar("SELECT is_repair FROM publications").fetch_one(&world.pool).await.unwrap()
+}
+
 /// Its drift stays until it is published.
 #[tokio::test]
 async fn an_edit_leaves_the_repair_lane() {
@@ -88,9 +113,7 @@ async fn an_edit_leaves_the_repair_lane() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     execute(&world, "UPDATE publications SET is_repair = TRUE, drift = 'missing'".to_owned()).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    let lane =
-        sqlx::query_scalar::<_, bool>("SELECT is_repair FROM publications").fetch_one(&world.pool).await.unwrap();
-    assert!(!lane);
+    assert!(!is_repair(&world).await);
     world.publish().await;
     world.assert_settled().await;
 }

@@ -90,7 +90,6 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                AND o.id = ANY(ARRAY(SELECT id FROM covered))
             RETURNING o.aggregate_id
         ), settled AS (
-            -- in the lane of the edits again, because what made it due is done
             UPDATE publications AS p
                SET applied_revision = s.revision,
                    -- a repair that was requested during the call has made the state unknown, and this call does not
@@ -99,7 +98,11 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    refused_hash = NULL,
                    failures = 0,
                    superseded = 0,
-                   is_repair = FALSE,
+                   -- in the lane of the edits again, unless a verify pass comes next: after an outage there may be one of
+                   -- each workflow, all in the same minute
+                   is_repair = NOT (s.is_superseded OR r.is_requested)
+                               AND r.verify_at IS NOT NULL
+                               AND (s.changes_on IS NULL OR r.verify_at <= s.changes_on),
                    schedule_name = s.schedule_name,
                    template = s.template,
                    -- the permission for a removal ends here: if the row vanishes again, the orphan guard decides again.
