@@ -63,6 +63,7 @@ const EMPTY: &str = "
     DELETE FROM publishers;
     DELETE FROM sweeps;
     DELETE FROM sightings;
+    DELETE FROM sweep_sightings;
     DELETE FROM orphans;
     DELETE FROM rollout_queue;
     DELETE FROM vanished_workflows;
