@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
-use workflows::definition::policies::Overlap;
+use workflows::definition::policies::{Overlap, Policies};
 use workflows::reasons::ReasonCode;
 use workflows::{State, Workflow};
 
@@ -95,12 +95,12 @@ pub async fn decide_admission(
         defer_automatic_runs(tx, workflow.id).await?;
     }
     let mut load = load::read_load(tx, workflow).await?;
-    if load.waiting_runs() > 0 && load.has_room(workflow) {
+    if load.needs_promotion(&workflow.spec.policies) {
         // Queued runs start before newer ones.
         promote_queued_runs(tx, workflow, now).await?;
         load = load::read_load(tx, workflow).await?;
     }
-    match load.evaluate(workflow, trigger) {
+    match load.evaluate(&workflow.spec.policies, trigger) {
         Verdict::Replace(_) => replace(tx, workflow, now).await,
         verdict => Ok(verdict),
     }
@@ -180,15 +180,17 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 }
 
 impl Load {
-    fn evaluate(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
+    /// Decides whether a run may start, after [`Load::needs_promotion`] found no queued run that must start first. Every
+    /// caller, of one run or of a batch, uses this rule.
+    pub(crate) fn evaluate(self, policies: &Policies, trigger: Trigger) -> Verdict {
         if !is_live(trigger) {
-            let first = self.waiting_runs() == 0 && self.has_room_for(workflow, trigger);
+            let first = self.waiting_runs() == 0 && self.has_room_for(policies, trigger);
             return if first { Verdict::Start } else { Verdict::Queue };
         }
-        if self.busy_runs() + self.waiting_live() < slot_limit(workflow) {
+        if self.busy_runs() + self.waiting_live() < slot_limit(policies) {
             return Verdict::Start;
         }
-        match workflow.spec.policies.overlap {
+        match policies.overlap {
             Overlap::Queue if self.waiting_live() >= QUEUE_LENGTH => Verdict::Skip(ReasonCode::QueueFull),
             Overlap::QueueOne if self.waiting_live() > 0 => Verdict::Skip(ReasonCode::RunAlreadyQueued),
             Overlap::Queue | Overlap::QueueOne => Verdict::Queue,
@@ -197,8 +199,8 @@ impl Load {
                 // A queued manual run takes no slot from the schedule, but further manual runs must not accumulate
                 // behind it.
                 let waiting_manual = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
-                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slot_limit(workflow);
-                if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
+                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slot_limit(policies);
+                if !taken_by_live || self.may_wait_for_start(policies, trigger) {
                     return Verdict::Queue;
                 }
                 Verdict::Skip(ReasonCode::PreviousRunNotEnded)
@@ -209,8 +211,8 @@ impl Load {
     /// Whether the previous run waits for an executor, so that the fire must not be skipped because of it.
     ///
     /// Under `concurrent` the runs that wait for an executor count as slots, of which there are enough.
-    fn may_wait_for_start(self, workflow: &Workflow, trigger: Trigger) -> bool {
-        workflow.spec.policies.overlap == Overlap::Skip
+    fn may_wait_for_start(self, policies: &Policies, trigger: Trigger) -> bool {
+        policies.overlap == Overlap::Skip
             && trigger == Trigger::Schedule
             && (self.started == 0 || self.waiting_unstarted > 0)
     }
