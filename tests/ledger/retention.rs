@@ -40,7 +40,7 @@ fn removed(outbox: u64, runs: u64, occurrences: u64, disagreements: u64) -> Did 
 }
 
 async fn watched_up_to_now(s: &Story) {
-    s.execute("UPDATE workflows SET ledger_cursor = '2026-06-01T00:00:00Z'").await;
+    s.execute("UPDATE ledger SET cursor = '2026-06-01T00:00:00Z'").await;
 }
 
 #[tokio::test]

@@ -13,16 +13,20 @@ mod account;
 mod batch;
 mod due;
 mod followers;
+mod member;
 mod report;
 mod shard;
 mod verdicts;
 mod write;
 
+use std::time::{Duration, Instant};
+
 use account::Account;
-use batch::{Decided, Instants};
+use batch::Decided;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use followers::DueColumns;
+use member::Instants;
 use schedule::WorkflowId;
 use shard::{Kept, Shard};
 use workflows::try_lock_workflow;
@@ -34,6 +38,10 @@ pub use report::Pass;
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "watchdog";
+/// The jobs that do the same: as many instances can share the shards. Each processes the shards that no other has leased.
+pub const JOBS: [&str; 4] = [JOB, "watchdog_2", "watchdog_3", "watchdog_4"];
+/// After this time a pass leases no further shard: a turn of a job must end within its limit.
+const PASS: Duration = Duration::from_secs(120);
 /// How many workflows one transaction decides.
 const BATCH: i64 = 200;
 
@@ -48,8 +56,12 @@ pub async fn decide_overdue_times(pool: &PgPool, kept: TimeDelta, now: DateTime<
     let mut turn =
         Turn { pool, instants: Instants { now, kept }, done: Pass::default(), met: Vec::new(), failed: Vec::new() };
     turn.resume().await?;
-    let mut processed = Vec::new();
+    let (began, mut processed) = (Instant::now(), Vec::new());
     loop {
+        if began.elapsed() > PASS {
+            turn.done.may_be_more = true;
+            break;
+        }
         let leased = shard::lease_next(&mut *pool.acquire().await?, &processed).await?;
         let Some(mut shard) = leased else { break };
         processed.push(shard.id);

@@ -20,12 +20,14 @@ pub struct Pass {
     pub unjudged: u64,
     /// Workflows whose statements failed.
     pub failed: u64,
+    /// Whether the pass ended before it had processed all shards.
+    pub may_be_more: bool,
 }
 
 impl Pass {
     /// Adds what a part of the pass did.
     pub(super) fn add(&mut self, part: Self) {
-        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed } = part;
+        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed, may_be_more } = part;
         self.workflows += workflows;
         self.resumed += resumed;
         self.missed += missed;
@@ -33,6 +35,7 @@ impl Pass {
         self.caught_up += caught_up;
         self.unjudged += unjudged;
         self.failed += failed;
+        self.may_be_more |= may_be_more;
     }
 
     /// Adds times that do not run.
@@ -46,7 +49,7 @@ impl Pass {
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(self) -> String {
-        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
+        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _, may_be_more: _ } = self;
         format!(
             "{workflows} workflows checked: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
              by a pause; {resumed} pauses ended, {unjudged} workflows not evaluated"

@@ -8,7 +8,7 @@ use workflows::State;
 use workflows::definition::policies::CatchUp;
 use workflows::reasons::ReasonCode;
 
-use super::batch::{Instants, Member};
+use super::member::{Instants, Member};
 use crate::admission::load::{self, Load};
 use crate::catch_up::{self, Late};
 use crate::due_times::DueTime;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use workflows::State;
 use workflows::reasons::ReasonCode;
 
-use super::batch::Member;
+use super::member::Member;
 use super::verdicts::CaughtUp;
 use crate::due_times;
 use crate::occurrences::span::{self, NotRun};

@@ -184,9 +184,10 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>
         -- newest of a workflow
         WITH old AS MATERIALIZED (
             SELECT o.id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+              JOIN ledger l ON l.workflow_id = o.workflow_id JOIN watchdog_shards s ON s.shard = l.shard
              WHERE o.decided_on < $1 AND o.scheduled_time < $1
                AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
-               AND o.scheduled_time <= w.ledger_cursor
+               AND o.scheduled_time <= ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                AND EXISTS (SELECT FROM occurrences newer
                             WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
                AND ($4::bigint IS NULL OR o.workflow_id = $4) AND o.workflow_id <> ALL($5)
@@ -213,9 +214,10 @@ async fn workflows_of_occurrences(db: &mut PgConnection, ages: &Ages, except: &[
         -- workflows of old occurrences
         SELECT DISTINCT workflow_id
           FROM (SELECT o.workflow_id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+                  JOIN ledger l ON l.workflow_id = o.workflow_id JOIN watchdog_shards s ON s.shard = l.shard
                  WHERE o.decided_on < $1 AND o.scheduled_time < $1
                    AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
-                   AND o.scheduled_time <= w.ledger_cursor
+                   AND o.scheduled_time <= ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                    AND EXISTS (SELECT FROM occurrences newer
                                 WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
                    AND o.workflow_id <> ALL($4)
