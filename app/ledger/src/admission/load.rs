@@ -117,7 +117,7 @@ pub(crate) async fn read_loads(tx: &mut PgConnection, active: &[i64]) -> sqlx::R
     let rows = sqlx::query!(
         r#"
         -- loads of active workflows: as the load of one
-        SELECT workflow_id,
+        SELECT workflow_id AS "workflow_id!",
                count(*) FILTER (WHERE busy AND live) AS "live!",
                count(*) FILTER (WHERE live AND NOT never_started) AS "started!",
                count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",
