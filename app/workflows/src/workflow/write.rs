@@ -198,7 +198,8 @@ pub(super) async fn watch_workflow(tx: &mut PgConnection, id: WorkflowId, since:
 pub(super) async fn delete_workflow(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- delete a workflow: its runs, occurrences and versions are deleted with it; publication and audit remain
+        -- delete a workflow: its versions are deleted with it; a trigger leaves a tombstone, by which the job prune
+        -- removes its runs and occurrences; publication and audit remain
         DELETE FROM workflows WHERE id = $1
         "#,
         id.0
