@@ -63,13 +63,15 @@ async fn undecided_of(
 ) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
-        -- followers with an undecided time: a subquery of one row, because NOT EXISTS could become a join with the
-        -- whole history
-        SELECT DISTINCT l.workflow_id
+        -- followers with an undecided time: LATERAL with OFFSET and a subquery of one row, because joins could read all
+        -- followers of the shard and the whole history
+        SELECT DISTINCT l.workflow_id AS "workflow_id!"
           FROM unnest($2::text[], $3::text[], $4::timestamptz[]) AS due (cron, timezone, time)
-          JOIN ledger l ON l.shard = $1 AND l.watch_at IS NULL AND l.cron IS NOT NULL
-                       AND l.cron = due.cron AND l.timezone = due.timezone AND l.cursor < due.time
-                       AND (l.starts_at IS NULL OR l.starts_at <= due.time) AND (l.ends_at IS NULL OR l.ends_at > due.time)
+         CROSS JOIN LATERAL (SELECT workflow_id FROM ledger
+                              WHERE shard = $1 AND watch_at IS NULL AND cron IS NOT NULL
+                                AND cron = due.cron AND timezone = due.timezone AND cursor < due.time
+                                AND (starts_at IS NULL OR starts_at <= due.time) AND (ends_at IS NULL OR ends_at > due.time)
+                             OFFSET 0) AS l
          WHERE (SELECT TRUE FROM occurrences o
                  WHERE o.workflow_id = l.workflow_id AND o.scheduled_time = due.time
                  LIMIT 1) IS NULL
