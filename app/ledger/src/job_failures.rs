@@ -31,8 +31,12 @@ pub(crate) async fn store_failed(
         r#"
         -- store failed workflows: only those of this pass; a workflow that failed before keeps its time
         WITH recovered AS (
-            DELETE FROM job_failures
-             WHERE job = $1 AND workflow_id <> ALL($2::bigint[]) AND workflow_id % 8 = ANY($3::smallint[])
+            DELETE FROM job_failures f
+             WHERE f.job = $1 AND f.workflow_id <> ALL($2::bigint[])
+               AND (f.workflow_id % 8 = ANY($3::smallint[])
+                    -- a pass leases no shard in which no time is due
+                    OR NOT EXISTS (SELECT FROM ledger l
+                                    WHERE l.workflow_id = f.workflow_id AND (l.watch_at IS NOT NULL OR l.cron IS NOT NULL)))
         )
         INSERT INTO job_failures (job, workflow_id, failed_on)
         SELECT $1, workflow_id, cronbox_now() FROM UNNEST($2::bigint[]) AS failed (workflow_id)

@@ -62,7 +62,8 @@ pub async fn decide_overdue_times(pool: &PgPool, kept: TimeDelta, now: DateTime<
             turn.done.may_be_more = true;
             break;
         }
-        let leased = shard::lease_next(&mut *pool.acquire().await?, &processed).await?;
+        let until = turn.instants.until();
+        let leased = shard::lease_next(&mut *pool.acquire().await?, &processed, until).await?;
         let Some(mut shard) = leased else { break };
         processed.push(shard.id);
         let outcome = turn.process_shard(&mut shard).await?;
@@ -164,6 +165,9 @@ impl Turn<'_> {
             let ids: Vec<_> = batch.iter().map(|key| key.id).collect();
             if self.decide(shard, &ids).await?.is_none() {
                 return Ok(Kept::Lost);
+            }
+            if ids.len() < usize::try_from(BATCH).unwrap_or(usize::MAX) {
+                return Ok(Kept::Ours);
             }
         }
     }

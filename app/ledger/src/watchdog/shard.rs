@@ -27,25 +27,34 @@ pub(super) enum Kept {
     Lost,
 }
 
-/// Leases the shard that is furthest behind, of those without a lease and except these.
-pub(super) async fn lease_next(db: &mut PgConnection, except: &[i16]) -> sqlx::Result<Option<Shard>> {
+/// Leases the shard that is furthest behind, of those without a lease and except these. A shard without a workflow that
+/// may have a time up to `until` is left out.
+pub(super) async fn lease_next(
+    db: &mut PgConnection,
+    except: &[i16],
+    until: DateTime<Utc>,
+) -> sqlx::Result<Option<Shard>> {
     sqlx::query_as!(
         Shard,
         r#"
         -- lease a shard: a lease that ends later than any lease can is of a clock that has gone back since
         UPDATE watchdog_shards
            SET epoch = epoch + 1, lease_until = cronbox_now() + make_interval(secs => $2)
-         WHERE shard = (SELECT shard FROM watchdog_shards
-                         WHERE shard <> ALL($1)
-                           AND (lease_until IS NULL OR lease_until <= cronbox_now()
-                                OR lease_until > cronbox_now() + make_interval(secs => $2))
-                         ORDER BY decided_through, shard
+         WHERE shard = (SELECT s.shard FROM watchdog_shards s
+                         WHERE s.shard <> ALL($1)
+                           AND (s.lease_until IS NULL OR s.lease_until <= cronbox_now()
+                                OR s.lease_until > cronbox_now() + make_interval(secs => $2))
+                           AND (EXISTS (SELECT FROM ledger l
+                                         WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL)
+                                OR EXISTS (SELECT FROM ledger l WHERE l.shard = s.shard AND l.watch_at <= $3))
+                         ORDER BY s.decided_through, s.shard
                          LIMIT 1
-                           FOR NO KEY UPDATE SKIP LOCKED)
+                           FOR NO KEY UPDATE OF s SKIP LOCKED)
         RETURNING shard AS id, epoch, decided_through
         "#,
         except,
         LEASE_SECS,
+        until,
     )
     .fetch_optional(db)
     .await
