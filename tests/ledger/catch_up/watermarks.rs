@@ -124,6 +124,34 @@ async fn edits_of_followers_lose_no_time() {
     s.end_early().await;
 }
 
+/// During a deployment an instance of the version before edits a follower: it knows only the columns of `workflows`.
+#[tokio::test]
+async fn edits_of_older_instances_are_watched() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    hourly(&s, json!({})).await;
+    s.now_is("2026-03-02T08:36:00Z").await;
+    s.job("watchdog").await;
+    s.now_is("2026-03-02T09:02:00Z").await;
+    s.execute(
+        "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state)
+         SELECT id, 2, '2026-03-02T09:02:00Z', '30 * * * *', timezone, 'active' FROM workflows;
+         UPDATE workflows
+            SET cron_schedule = '30 * * * *', version = 2, revision = 2,
+                watch_at = LEAST(watch_at, '2026-03-02T09:02:00Z'),
+                ledger_cursor = COALESCE(ledger_cursor, '2026-03-02T09:01:59Z'),
+                schedule_activated_at = '2026-03-02T09:02:00Z'",
+    )
+    .await;
+    s.now_is("2026-03-02T10:00:00Z").await;
+    s.job("watchdog").await;
+    assert_eq!(
+        s.table("SELECT decision FROM occurrences ORDER BY scheduled_time").await,
+        "missed\ncaught_up",
+        "09:00 of the first version, and 09:30 of the second"
+    );
+    s.end_early().await;
+}
+
 /// The watermark moves past a workflow that another transaction has locked, because it is checked on its own then.
 #[tokio::test]
 async fn a_locked_follower_stops_no_watermark() {
