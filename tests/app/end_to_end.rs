@@ -110,9 +110,8 @@ async fn deleted_workflows_leave_only_a_tombstone() {
     assert_eq!(s.count("SELECT count(*) FROM schedule_versions").await, 0);
     assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 1);
     s.job("prune").await;
-    for rows in ["runs", "occurrences", "deleted_workflows"] {
-        assert_eq!(s.count(&format!("SELECT count(*) FROM {rows}")).await, 0, "{rows}");
-    }
+    let rows = "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM occurrences) + (SELECT count(*) FROM deleted_workflows)";
+    assert_eq!(s.count(rows).await, 0);
     assert_eq!(s.count("SELECT count(*) FROM publications").await, 1);
     assert!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'delete'").await == 1);
     s.end().await;
