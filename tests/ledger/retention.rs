@@ -37,7 +37,7 @@ async fn ages(s: &Story) -> String {
 fn removed(outbox: u64, runs: u64, occurrences: u64, disagreements: u64) -> Did {
     Did::All(format!(
         "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements, \
-         0 schedule versions, 0 backfills"
+         0 schedule versions, 0 backfills, 0 publications"
     ))
 }
 
@@ -304,6 +304,24 @@ async fn kept_occurrences_are_read_once() {
     assert_eq!(rows["advance_window"].statements, 3, "two windows, and the end");
     assert_eq!(rows["remove old occurrences"].statements, 2);
     pool.close().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn publications_of_deleted_workflows_are_removed() {
+    let s = story().await;
+    let (deleted, _kept) = (s.create("0 0 * * *", "UTC").await, s.create("0 0 * * *", "UTC").await);
+    s.publish().await;
+    s.delete(deleted).await;
+    s.publish().await;
+    s.now_is("2026-03-20T00:00:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM publications").await, 2, "a late request may still create the schedule");
+    s.now_is(NOW).await;
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM publications").await, 1);
+    assert_eq!(fire(&s, deleted, NOW).await, "410 workflow_gone");
+    s.publish().await;
     s.end_early().await;
 }
 

@@ -148,9 +148,11 @@ impl Slots {
 /// A team gets at most the rest of its share. The team that uses the fewest slots comes first, within a team the
 /// workflow that uses the fewest, and within a workflow the oldest run. The last fifth of the slots is only for teams that
 /// use less than an equal share, as it were if one more team had runs; the last twentieth is only for teams that use
-/// hardly any. So a team finds a slot at once, however many others have filled theirs. An automatic run waits while its workflow is paused, and does not start after it has expired. A run that
-/// had started and was handed over does not continue after `handed_over_until`. A run among `executing` waits until
-/// this process has ended its attempt.
+/// hardly any. So a team finds a slot at once, however many others have filled theirs.
+///
+/// An automatic run waits while its workflow is paused, and does not start after it has expired. A run that had started
+/// and was handed over does not continue after `handed_over_until`. A run among `executing` waits until this process has
+/// ended its attempt.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

@@ -49,8 +49,8 @@ fn count_bytes(document: &Value) -> usize {
     NODE + match document {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(count_bytes).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| NODE + key.len() + count_bytes(value)).sum(),
+        Value::Array(items) => items.iter().map(count_bytes).sum::<usize>(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| NODE + key.len() + count_bytes(value)).sum::<usize>(),
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Pass {
     pub versions: u64,
     /// Backfills whose runs are removed.
     pub backfills: u64,
+    /// Publications of workflows that were deleted long ago.
+    pub publications: u64,
     /// Workflows whose rows cannot be removed.
     pub failed: u64,
     /// Whether a batch was full.
@@ -90,6 +92,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         }
     }
     pass.backfills = deleted_rows::remove_backfills(&mut connection, ages.runs).await?;
+    pass.publications = deleted_rows::remove_publications(&mut connection, ages.occurrences).await?;
     if !pass.may_be_more {
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
@@ -187,16 +190,22 @@ impl Pass {
     /// Returns how many rows it removed.
     #[must_use]
     pub fn removed_rows(&self) -> u64 {
-        self.outbox + self.runs + self.occurrences + self.disagreements + self.versions + self.backfills
+        self.outbox
+            + self.runs
+            + self.occurrences
+            + self.disagreements
+            + self.versions
+            + self.backfills
+            + self.publications
     }
 
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Self { outbox, runs, occurrences, disagreements, versions, backfills, .. } = self;
+        let Self { outbox, runs, occurrences, disagreements, versions, backfills, publications, .. } = self;
         format!(
             "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} \
-             disagreements, {versions} schedule versions, {backfills} backfills"
+             disagreements, {versions} schedule versions, {backfills} backfills, {publications} publications"
         )
     }
 }

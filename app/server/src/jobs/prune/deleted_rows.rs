@@ -151,3 +151,30 @@ pub(super) async fn find_batch_end(db: &mut PgConnection, after: i64) -> sqlx::R
     .fetch_one(db)
     .await
 }
+
+/// Removes the publications of deleted workflows whose schedules were removed before this time.
+///
+/// Until then a late request may create such a schedule again, and only the publication permits its removal.
+pub(super) async fn remove_publications(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let removed = sqlx::query!(
+        r#"
+        -- remove_publications: only at rest, and without a row of the outbox, each of which has a publication
+        WITH old AS MATERIALIZED (
+            SELECT p.workflow_id FROM publications p
+             WHERE p.applied_on < $1 AND p.removal_revision >= p.desired_revision
+               AND p.due_at IS NULL AND p.lease_owner IS NULL AND p.verify_at IS NULL
+               AND p.schedule_name IS NULL AND p.error_class IS NULL
+               AND NOT EXISTS (SELECT FROM workflows w WHERE w.id = p.workflow_id)
+               AND NOT EXISTS (SELECT FROM outbox_events o WHERE o.aggregate_id = p.workflow_id)
+             LIMIT $2
+               FOR UPDATE OF p SKIP LOCKED
+        )
+        DELETE FROM publications p USING old WHERE p.workflow_id = old.workflow_id
+        "#,
+        before,
+        BATCH,
+    )
+    .execute(db)
+    .await?;
+    Ok(removed.rows_affected())
+}
