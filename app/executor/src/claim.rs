@@ -190,7 +190,8 @@ pub async fn claim_due_runs(
               LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS u (team_id, slots) ON u.team_id = t.team_id
              WHERE t.team_id IS NOT NULL AND COALESCE(u.slots, 0) < $6 AND cronbox_hold() IS NULL
         ), oldest AS MATERIALIZED (
-            -- twice as many as wanted, because another instance may be taking the first half
+            -- twice as many as wanted, because another instance may be taking the first half; and some more, because the
+            -- oldest may all be of one workflow
             SELECT c.id, c.run_after, s.team_id, s.room, s.used,
                    COALESCE(w.slots, 0) + row_number() OVER (PARTITION BY c.workflow_id ORDER BY c.run_after, c.id) AS nth_of_workflow
               FROM shares s
@@ -212,7 +213,7 @@ pub async fn claim_due_runs(
                           FROM workflows w
                          WHERE w.id = r.workflow_id)
                  ORDER BY r.run_after
-                 LIMIT 2 * LEAST($2, s.room)) AS c
+                 LIMIT GREATEST(32, 2 * LEAST($2, s.room))) AS c
               LEFT JOIN unnest($10::bigint[], $11::bigint[]) AS w (workflow_id, slots) ON w.workflow_id = c.workflow_id
         ), placed AS (
             SELECT id, run_after, team_id, room,
