@@ -61,6 +61,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF TG_OP = 'UPDATE' AND NEW.revision = OLD.revision AND NEW.schedule_activated_at IS NOT DISTINCT FROM OLD.schedule_activated_at
+       AND NEW.pause_until IS NOT DISTINCT FROM OLD.pause_until
        AND (NEW.watch_at IS NULL OR NEW.watch_at >= OLD.watch_at) THEN
         -- Its watchdog has moved on; ours checks the same times once more.
         RETURN NULL;

@@ -124,6 +124,28 @@ async fn edits_of_followers_lose_no_time() {
     s.end_early().await;
 }
 
+/// A paused workflow follows its shard. Then its pause gets an end, and nothing resumes it for long after that.
+#[tokio::test]
+async fn late_resumes_lose_no_time() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let (wf, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    s.pause(wf).await;
+    s.now_is("2026-03-02T08:36:00Z").await;
+    s.job("watchdog").await;
+    assert_eq!(s.count("SELECT count(*) FROM ledger WHERE watch_at IS NULL AND cron IS NULL").await, 1);
+    let until = json!({"until": "2026-03-02T08:50:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
+    let holder = lock_workflow(&s, wf).await;
+    s.now_is("2026-03-02T09:10:00Z").await;
+    s.job("watchdog").await;
+    assert_eq!(s.occurrences(other).await, "2026-03-02T09:00Z caught_up");
+    holder.rollback().await.unwrap();
+    s.job("watchdog").await;
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z caught_up", "the pause ended at 08:50");
+    s.publish().await;
+    s.end_early().await;
+}
+
 /// During a deployment an instance of the version before edits a follower: it knows only the columns of `workflows`.
 #[tokio::test]
 async fn edits_of_older_instances_are_watched() {

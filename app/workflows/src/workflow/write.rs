@@ -106,6 +106,11 @@ pub(super) async fn update_workflow(
                    watch_at = CASE WHEN l.watch_at IS NULL THEN excluded.cursor + INTERVAL '1 microsecond'
                                    ELSE LEAST(l.watch_at, excluded.watch_at) END,
                    activated_on = COALESCE(excluded.activated_on, l.activated_on)
+        ), paused AS (
+            -- the end of a pause must not pass unseen, also if only the end has changed
+            UPDATE ledger
+               SET cursor = (SELECT cursor FROM progress), watch_at = INTERVAL '1 microsecond' + (SELECT cursor FROM progress)
+             WHERE workflow_id = $1 AND watch_at IS NULL AND $16::timestamptz IS NOT NULL AND NOT EXISTS (SELECT FROM version)
         )
         UPDATE workflows
            SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
