@@ -46,7 +46,7 @@ async fn missed_late_and_lost_runs_are_counted() {
                 '2026-03-02T09:20:00Z', '2026-03-02T10:00:00Z', 3 FROM workflows",
     )
     .await;
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:00:00Z'").await;
+    s.execute("UPDATE ledger SET watch_at = '2026-03-02T10:00:00Z'").await;
     let reply = stats(&s.editor(), &format!("?workflow_id={id}")).await;
     assert_eq!((&reply["occurrences"]["missed"], &reply["fire_delay"]["max_s"]), (&json!(1), &json!(40)));
     assert_eq!(

@@ -58,6 +58,11 @@ const CLOCK: &str = "
 /// Not TRUNCATE, which takes longer than a short history. Ids start at 1, so that a history is reproducible.
 const EMPTY: &str = "
     DELETE FROM workflows;
+    DELETE FROM ledger;
+    DELETE FROM runs;
+    DELETE FROM occurrences;
+    DELETE FROM deleted_workflows;
+    UPDATE watchdog_shards SET decided_through = 'epoch', epoch = 0, lease_until = NULL;
     DELETE FROM publications;
     DELETE FROM outbox_events;
     DELETE FROM publishers;

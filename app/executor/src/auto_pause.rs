@@ -68,7 +68,9 @@ async fn counted_since(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<Da
     sqlx::query_scalar!(
         r#"
         -- a resume begins a new count; if the workflow has no schedule, its last edit does
-        SELECT COALESCE(schedule_activated_at, updated_on) AS "since!" FROM workflows WHERE id = $1
+        SELECT COALESCE(l.activated_on, w.updated_on) AS "since!"
+          FROM workflows w LEFT JOIN ledger l ON l.workflow_id = w.id
+         WHERE w.id = $1
         "#,
         id.0,
     )

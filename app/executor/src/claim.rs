@@ -119,22 +119,40 @@ pub struct Beat {
 }
 
 /// The slots of an instance that a claim may fill.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Slots {
+    /// How many slots the instance has.
+    pub total: i64,
     /// How many slots are free.
     pub free: i64,
+    /// How many runs the claim takes at most.
+    pub most: i64,
     /// How many slots one team may use.
     pub of_a_team: i64,
     /// How many slots each team uses now.
     pub used: Vec<(i64, i64)>,
+    /// How many slots each workflow uses now.
+    pub used_by_workflow: Vec<(i64, i64)>,
+}
+
+impl Slots {
+    /// An instance with so many slots, all of which are free, and which one team may use.
+    #[must_use]
+    pub fn all_free(slots: i64) -> Self {
+        Self { total: slots, free: slots, most: slots, of_a_team: slots, ..Self::default() }
+    }
 }
 
 /// Claims accepted runs that are due, for the free slots.
 ///
-/// A team gets at most the rest of its share. The team that uses the fewest slots comes first, and within a team the
-/// oldest run. An automatic run waits while its workflow is paused, and does not start after it has expired. A run that
-/// had started and was handed over does not continue after `handed_over_until`. A run among `executing` waits until
-/// this process has ended its attempt.
+/// A team gets at most the rest of its share. The team that uses the fewest slots comes first, within a team the
+/// workflow that uses the fewest, and within a workflow the oldest run. The last fifth of the slots is only for teams that
+/// use less than an equal share, as it were if one more team had runs; the last twentieth is only for teams that use
+/// hardly any. So a team finds a slot at once, however many others have filled theirs.
+///
+/// An automatic run waits while its workflow is paused, and does not start after it has expired. A run that had started
+/// and was handed over does not continue after `handed_over_until`. A run among `executing` waits until this process has
+/// ended its attempt.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -146,6 +164,7 @@ pub async fn claim_due_runs(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Vec<Claimed>> {
     let (teams, used): (Vec<i64>, Vec<i64>) = slots.used.iter().copied().unzip();
+    let (workflows, used_by_workflow): (Vec<i64>, Vec<i64>) = slots.used_by_workflow.iter().copied().unzip();
     sqlx::query_as!(
         Claimed,
         r#"
@@ -159,18 +178,25 @@ pub async fn claim_due_runs(
                      LIMIT 1)
               FROM teams_with_work t
              WHERE t.team_id IS NOT NULL
+        ), fairness AS (
+            -- an equal share for each team that uses slots or has runs, and for one more
+            SELECT GREATEST(1, $9 / (1 + count(*))) AS fair_share
+              FROM (SELECT team_id FROM teams_with_work WHERE team_id IS NOT NULL
+                     UNION
+                    SELECT unnest($7::bigint[])) AS busy
         ), shares AS (
             SELECT t.team_id, COALESCE(u.slots, 0) AS used, $6 - COALESCE(u.slots, 0) AS room
               FROM teams_with_work t
               LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS u (team_id, slots) ON u.team_id = t.team_id
              WHERE t.team_id IS NOT NULL AND COALESCE(u.slots, 0) < $6 AND cronbox_hold() IS NULL
-        ), candidates AS MATERIALIZED (
-            -- twice as many as wanted, because another instance may be taking the first half
-            SELECT c.id, c.run_after, s.team_id, s.room,
-                   s.used + row_number() OVER (PARTITION BY s.team_id ORDER BY c.run_after, c.id) AS place
+        ), oldest AS MATERIALIZED (
+            -- twice as many as wanted, because another instance may be taking the first half; and some more, because the
+            -- oldest may all be of one workflow
+            SELECT c.id, c.run_after, s.team_id, s.room, s.used,
+                   COALESCE(w.slots, 0) + row_number() OVER (PARTITION BY c.workflow_id ORDER BY c.run_after, c.id) AS nth_of_workflow
               FROM shares s
              CROSS JOIN LATERAL (
-                SELECT r.id, r.run_after
+                SELECT r.id, r.run_after, r.workflow_id
                   FROM runs r
                  WHERE r.state = 'accepted' AND r.team_id = s.team_id
                        -- the caller's sample may be behind the time at which a fire was decided just now
@@ -187,7 +213,20 @@ pub async fn claim_due_runs(
                           FROM workflows w
                          WHERE w.id = r.workflow_id)
                  ORDER BY r.run_after
-                 LIMIT 2 * LEAST($2, s.room)) AS c
+                 LIMIT GREATEST(32, 2 * LEAST($2, s.room))) AS c
+              LEFT JOIN unnest($10::bigint[], $11::bigint[]) AS w (workflow_id, slots) ON w.workflow_id = c.workflow_id
+        ), placed AS (
+            SELECT id, run_after, team_id, room,
+                   used + row_number() OVER (PARTITION BY team_id ORDER BY nth_of_workflow, run_after, id) AS place
+              FROM oldest
+        ), candidates AS MATERIALIZED (
+            SELECT p.id, p.run_after, p.team_id, p.room, p.place
+              FROM (SELECT *, row_number() OVER (ORDER BY place, run_after, id) AS nth FROM placed) AS p
+             CROSS JOIN fairness
+             WHERE p.nth <= $12 - CASE WHEN p.place <= GREATEST(1, $9 / 100) THEN 0
+                                       WHEN p.place <= fairness.fair_share THEN $9 / 20
+                                       ELSE $9 / 5 END
+                OR p.place <= GREATEST(1, $9 / 100)
         ), locked AS MATERIALIZED (
             -- locks the rows one by one in their order, so that LIMIT ends the locking; a join could lock all accepted
             -- runs
@@ -217,13 +256,17 @@ pub async fn claim_due_runs(
           FROM claimed c JOIN workflows w ON w.id = c.workflow_id JOIN teams t ON t.id = w.team_id
         "#,
         lease.instance,
-        slots.free,
+        slots.most.min(slots.free),
         now,
         lease.secs,
         executing,
         slots.of_a_team,
         &teams,
         &used,
+        slots.total,
+        &workflows,
+        &used_by_workflow,
+        slots.free,
     )
     .fetch_all(db)
     .await

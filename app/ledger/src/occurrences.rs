@@ -225,6 +225,8 @@ pub async fn find_with_time(db: &mut PgConnection, workflow: WorkflowId, time: D
         SELECT cronbox_now() AS "now!", o.decision AS "decision?: Decision", o.reason, o.run_id
           FROM (SELECT) AS always
           LEFT JOIN occurrences o ON o.workflow_id = $1 AND o.scheduled_time = $2
+                -- a deleted workflow keeps its rows for a while
+                AND EXISTS (SELECT FROM workflows w WHERE w.id = $1)
         "#,
         workflow.0,
         time,

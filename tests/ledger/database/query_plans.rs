@@ -53,7 +53,7 @@ async fn a_claim_reads_no_skipped_times() {
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "occurrences").await;
-    let slots = executor::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
+    let slots = executor::claim::Slots { of_a_team: 48, ..executor::claim::Slots::all_free(64) };
     let mut one = pool.acquire().await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
     let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
@@ -124,7 +124,12 @@ async fn a_claim_passes_over_a_full_team() {
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
     let mut one = pool.acquire().await.unwrap();
-    let slots = executor::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
+    let slots = executor::claim::Slots {
+        total: 32,
+        of_a_team: 24,
+        used: vec![(s.keys.team_id, 24)],
+        ..executor::claim::Slots::all_free(8)
+    };
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
     let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);

@@ -51,9 +51,11 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
         -- a page of workflows, whatever their state: an archived workflow had due times, too
         SELECT w.id AS "id!", w.ledger_since,
                CASE WHEN f.workflow_id IS NOT NULL THEN
-                    COALESCE(w.ledger_cursor, w.watch_at - INTERVAL '1 microsecond')
+                    ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                END AS "decided_through?"
           FROM workflows w
+          LEFT JOIN ledger l ON l.workflow_id = w.id
+          LEFT JOIN watchdog_shards s ON s.shard = l.shard
           LEFT JOIN job_failures f ON f.job = 'watchdog' AND f.workflow_id = w.id
          WHERE w.id >= $1
          ORDER BY w.id

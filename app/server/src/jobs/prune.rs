@@ -2,8 +2,9 @@
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
-//! The newest occurrence of a workflow is kept forever.
+//! The newest occurrence of a workflow is kept forever. A turn reads each kept occurrence once.
 
+mod deleted_rows;
 mod old_rows;
 mod zone_rows;
 
@@ -12,7 +13,7 @@ use db::{PgConnection, PgPool};
 use ledger::job_failures;
 use ledger::prune_marks;
 
-use old_rows::{Ages, BATCH, Kind, Scope};
+use old_rows::{Ages, BATCH, Kind, Scope, Window};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "prune";
@@ -43,6 +44,12 @@ pub struct Pass {
     pub occurrences: u64,
     /// Records of fires that disagreed with our zone data.
     pub disagreements: u64,
+    /// Schedule versions that no kept time needs.
+    pub versions: u64,
+    /// Backfills whose runs are removed.
+    pub backfills: u64,
+    /// Publications of workflows that were deleted long ago.
+    pub publications: u64,
     /// Workflows whose rows cannot be removed.
     pub failed: u64,
     /// Whether a batch was full.
@@ -66,17 +73,28 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
+    let mut window = Window::before_all();
     for _ in 0..BATCHES {
         pass.may_be_more = false;
-        for kind in Kind::ALL {
+        for kind in [Kind::Outbox, Kind::Runs] {
             let batch = remove_batch(&mut connection, kind, &ages, &mut failed).await?;
             pass.add(kind, &batch);
         }
+        let batch = remove_occurrences(&mut connection, &ages, &mut window, &mut failed).await?;
+        pass.add(Kind::Occurrences(window), &batch);
+        let deleted = deleted_rows::remove_of_deleted(&mut connection).await?;
+        pass.add(Kind::Runs, &Batch::of_statement(deleted.runs));
+        pass.add(Kind::Occurrences(window), &Batch::of_statement(deleted.occurrences));
         let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
         pass.add_disagreements(&Batch::of_statement(disagreements));
         if !pass.may_be_more {
             break;
         }
+    }
+    pass.backfills = deleted_rows::remove_backfills(&mut connection, ages.runs).await?;
+    pass.publications = deleted_rows::remove_publications(&mut connection, ages.occurrences).await?;
+    if !pass.may_be_more {
+        pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
@@ -93,6 +111,32 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
         occurrences: retained.min(now - OCCURRENCES_AT_LEAST),
         now,
     }
+}
+
+/// Removes the old occurrences of the next windows, until one had some: where all rows must stay, nothing is removed.
+async fn remove_occurrences(
+    db: &mut PgConnection,
+    ages: &Ages,
+    window: &mut Window,
+    failed: &mut Vec<i64>,
+) -> sqlx::Result<Batch> {
+    while old_rows::advance_window(db, ages, window).await? {
+        let batch = remove_batch(db, Kind::Occurrences(*window), ages, failed).await?;
+        if batch.removed > 0 {
+            return Ok(Batch { may_be_more: true, ..batch });
+        }
+    }
+    Ok(Batch { removed: 0, may_be_more: false })
+}
+
+/// Removes the schedule versions that no kept time needs, some workflows at a time.
+async fn remove_versions(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let (mut removed, mut after) = (0, 0);
+    while let Some(through) = deleted_rows::find_batch_end(db, after).await? {
+        removed += deleted_rows::remove_versions(db, after, through, before).await?;
+        after = through;
+    }
+    Ok(removed)
 }
 
 /// Removes a batch, except the rows of workflows that have failed.
@@ -132,7 +176,7 @@ impl Pass {
         let count = match kind {
             Kind::Outbox => &mut self.outbox,
             Kind::Runs => &mut self.runs,
-            Kind::Occurrences => &mut self.occurrences,
+            Kind::Occurrences(_) => &mut self.occurrences,
         };
         *count += batch.removed;
         self.may_be_more |= batch.may_be_more;
@@ -146,15 +190,22 @@ impl Pass {
     /// Returns how many rows it removed.
     #[must_use]
     pub fn removed_rows(&self) -> u64 {
-        self.outbox + self.runs + self.occurrences + self.disagreements
+        self.outbox
+            + self.runs
+            + self.occurrences
+            + self.disagreements
+            + self.versions
+            + self.backfills
+            + self.publications
     }
 
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Self { outbox, runs, occurrences, disagreements, .. } = self;
+        let Self { outbox, runs, occurrences, disagreements, versions, backfills, publications, .. } = self;
         format!(
-            "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements"
+            "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} \
+             disagreements, {versions} schedule versions, {backfills} backfills, {publications} publications"
         )
     }
 }

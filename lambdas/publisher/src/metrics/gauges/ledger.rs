@@ -20,9 +20,13 @@ pub(super) async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
         -- ledger lag: the watchdog decides a time when its grace is over, so the grace is no lag
-        SELECT EXTRACT(EPOCH FROM cronbox_now() - make_interval(secs => $1) - min(watch_at))::float8
-          FROM workflows
-         WHERE watch_at IS NOT NULL
+        SELECT EXTRACT(EPOCH FROM cronbox_now() - make_interval(secs => $1) - LEAST(
+                   (SELECT min(watch_at) FROM ledger WHERE watch_at IS NOT NULL),
+                   -- no due time of a follower after the end of its shard is older than this
+                   (SELECT min(s.decided_through)
+                      FROM watchdog_shards s
+                     WHERE EXISTS (SELECT FROM ledger l
+                                    WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL))))::float8
         "#,
         GRACE.as_seconds_f64(),
     )
