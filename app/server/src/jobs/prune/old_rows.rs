@@ -127,16 +127,20 @@ async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sq
     let (only, except) = scope.parameters();
     let removed = sqlx::query_scalar!(
         r#"
-        -- remove old runs that have ended; the runs of a backfill remain counted in it
+        -- remove old runs that have ended and have no partition by day; the runs of a backfill remain counted in it
         WITH old AS MATERIALIZED (
-            SELECT id FROM runs
+            SELECT id
+              FROM (SELECT id, workflow_id, finished_on FROM runs_ended_before
+                     UNION ALL
+                    SELECT id, workflow_id, finished_on FROM runs_ended_rest) AS single
              WHERE finished_on < $1
                AND ($3::bigint IS NULL OR workflow_id = $3) AND workflow_id <> ALL($4)
              ORDER BY finished_on
              LIMIT $2
-               FOR UPDATE SKIP LOCKED
+        ), results AS (
+            DELETE FROM run_results x USING old WHERE x.run_id = old.id
         ), removed AS (
-            DELETE FROM runs r USING old WHERE r.id = old.id
+            DELETE FROM runs_ended r USING old WHERE r.id = old.id
             RETURNING r.backfill_id, r.state
         ), counted AS (
             UPDATE backfills b
@@ -163,7 +167,10 @@ async fn workflows_of_runs(db: &mut PgConnection, ages: &Ages, except: &[i64]) -
         r#"
         -- workflows of old runs
         SELECT DISTINCT workflow_id
-          FROM (SELECT workflow_id FROM runs
+          FROM (SELECT workflow_id
+                  FROM (SELECT workflow_id, finished_on FROM runs_ended_before
+                         UNION ALL
+                        SELECT workflow_id, finished_on FROM runs_ended_rest) AS single
                  WHERE finished_on < $1 AND workflow_id <> ALL($3)
                  ORDER BY finished_on
                  LIMIT $2) AS old
@@ -180,10 +187,14 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old occurrences: not one that a late fire may need, one that the watchdog has not passed, or the
-        -- newest of a workflow
+        -- remove old occurrences that have no partition by day: not one that a late fire may need, one that the
+        -- watchdog has not passed, or the newest of a workflow
         WITH old AS MATERIALIZED (
-            SELECT o.id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+            SELECT o.workflow_id, o.scheduled_time
+              FROM (SELECT workflow_id, scheduled_time, decided_on FROM occurrences_before
+                     UNION ALL
+                    SELECT workflow_id, scheduled_time, decided_on FROM occurrences_rest) AS o
+              JOIN workflows w ON w.id = o.workflow_id
              WHERE o.decided_on < $1 AND o.scheduled_time < $1
                AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
                AND o.scheduled_time <= w.ledger_cursor
@@ -192,9 +203,11 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>
                AND ($4::bigint IS NULL OR o.workflow_id = $4) AND o.workflow_id <> ALL($5)
              ORDER BY o.decided_on
              LIMIT $3
-               FOR UPDATE OF o SKIP LOCKED
         )
-        DELETE FROM occurrences o USING old WHERE o.id = old.id
+        DELETE FROM occurrences o USING old
+         WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time
+               -- a backfill may have decided it again meanwhile
+           AND o.decided_on < $1
         "#,
         ages.occurrences,
         ages.now,
@@ -212,7 +225,11 @@ async fn workflows_of_occurrences(db: &mut PgConnection, ages: &Ages, except: &[
         r#"
         -- workflows of old occurrences
         SELECT DISTINCT workflow_id
-          FROM (SELECT o.workflow_id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+          FROM (SELECT o.workflow_id
+                  FROM (SELECT workflow_id, scheduled_time, decided_on FROM occurrences_before
+                         UNION ALL
+                        SELECT workflow_id, scheduled_time, decided_on FROM occurrences_rest) AS o
+                  JOIN workflows w ON w.id = o.workflow_id
                  WHERE o.decided_on < $1 AND o.scheduled_time < $1
                    AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
                    AND o.scheduled_time <= w.ledger_cursor
