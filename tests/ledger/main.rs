@@ -35,6 +35,7 @@ mod catch_up {
 mod database {
     mod clock_skew;
     mod constraints;
+    mod partitions;
     pub(crate) mod query_plans;
 }
 

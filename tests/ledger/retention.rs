@@ -166,6 +166,27 @@ async fn outbox_rows_and_runs_have_own_retentions() {
     s.end_early().await;
 }
 
+/// The rows of a deleted workflow go in the background; what has not ended goes at once.
+#[tokio::test]
+async fn rows_of_deleted_workflows_are_removed() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    occurrences(&s, wf, &[2, 1]).await;
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                SELECT gen_random_uuid(), $1, 'manual', state, $2, $2, CASE state WHEN 'succeeded' THEN $2::timestamptz END
+                  FROM unnest(ARRAY['succeeded', 'queued']) AS state";
+    s.now_is(NOW).await;
+    sqlx::query(runs).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.admin().delete(&format!("/api/v1/workflows/{wf}")).await.expect(204);
+    assert_eq!(s.table("SELECT state FROM runs").await, "succeeded", "no executor claims the other one");
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM erased_workflows").await, 0);
+    s.publish().await;
+    s.end().await;
+}
+
 #[tokio::test]
 async fn prune_removes_a_backlog_in_turns() {
     let s = story().await;
