@@ -14,6 +14,20 @@ CREATE FUNCTION uuid_v7_floor(at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABL
 
 COMMENT ON FUNCTION uuid_v7_floor(timestamptz) IS 'The least uuid v7 of a time: a bound of ids by the time at which they were made';
 
+-- The partitions of a table have no gap: the one before the days, the days, and the one after them. So none is a default partition, with
+-- which Postgres could not read them one after the other in the order of their keys, and would begin to read all of them for each list.
+CREATE TABLE partition_bounds (
+    parent    TEXT        PRIMARY KEY,
+    first_day timestamptz NOT NULL,
+    next_day  timestamptz NOT NULL,
+    CONSTRAINT partition_bounds_days CHECK (first_day <= next_day)
+);
+
+COMMENT ON TABLE  partition_bounds           IS 'Which days of a table have partitions of their own; written only by make_day_partitions and drop_oldest_partition';
+COMMENT ON COLUMN partition_bounds.parent    IS 'The partitioned table: occurrences, runs_ended or run_results';
+COMMENT ON COLUMN partition_bounds.first_day IS 'The bound between the partition before the days and the first day';
+COMMENT ON COLUMN partition_bounds.next_day  IS 'The bound between the last day and the partition after the days';
+
 LOCK TABLE runs IN ACCESS EXCLUSIVE MODE;
 
 DROP TRIGGER runs_guard_terminal ON runs;
@@ -89,25 +103,26 @@ COMMENT ON INDEX idx_runs_scheduled_time IS 'verify reads the runs of a span; a 
 COMMENT ON INDEX idx_runs_backfill_id    IS 'Counts the runs of a backfill';
 COMMENT ON INDEX idx_runs_finished_on    IS 'Statistics and alarms read the runs of an hour or a day; BRIN, because runs are inserted in the order of their ends';
 
-CREATE TABLE runs_ended_rest (
+CREATE TABLE runs_ended_later (
     LIKE runs INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING COMMENTS
 );
 
-COMMENT ON TABLE  runs_ended_before IS 'Runs that ended before there were partitions, and later ones whose id is of that time; the job prune removes its rows';
-COMMENT ON TABLE  runs_ended_rest   IS 'Runs of a day that has no partition: none is lost if the job prune made none; it removes its rows';
--- The job prune removes single rows of these two partitions by it.
-CREATE INDEX idx_runs_ended_rest_finished_on ON runs_ended_rest (finished_on);
+COMMENT ON TABLE  runs_ended_before IS 'Runs whose ids are older than all partitions by day; the job prune removes its rows';
+COMMENT ON TABLE  runs_ended_later  IS 'Runs of a day that has no partition yet: none is lost if the job prune made none, and they move when it makes one';
+COMMENT ON INDEX  idx_runs_ended_before_finished_on IS 'The job prune removes single rows by it';
 
--- The least id of the day after tomorrow: there the days begin that have partitions of their own.
+-- The days that have partitions of their own begin the day after tomorrow.
 DO $$
 DECLARE
-    days_begin uuid := uuid_v7_floor(date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '2 days');
+    first_day  timestamptz := date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '48 hours';
+    days_begin uuid := uuid_v7_floor(first_day);
 BEGIN
+    INSERT INTO partition_bounds (parent, first_day, next_day) VALUES ('runs_ended', first_day, first_day);
     INSERT INTO runs_live SELECT * FROM runs_ended_before WHERE state IN ('accepted', 'queued', 'running');
     -- Normally none: ids of another kind than uuid v7.
-    INSERT INTO runs_ended_rest SELECT * FROM runs_ended_before WHERE finished_on IS NOT NULL AND id >= days_begin;
+    INSERT INTO runs_ended_later SELECT * FROM runs_ended_before WHERE finished_on IS NOT NULL AND id >= days_begin;
     DELETE FROM runs_ended_before WHERE finished_on IS NULL OR id >= days_begin;
-    ALTER TABLE runs_ended ATTACH PARTITION runs_ended_rest DEFAULT;
+    EXECUTE format('ALTER TABLE runs_ended ATTACH PARTITION runs_ended_later FOR VALUES FROM (%L) TO (MAXVALUE)', days_begin);
     EXECUTE format('ALTER TABLE runs_ended ATTACH PARTITION runs_ended_before FOR VALUES FROM (MINVALUE) TO (%L)', days_begin);
 END
 $$;

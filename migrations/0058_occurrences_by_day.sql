@@ -31,25 +31,24 @@ CREATE INDEX idx_occurrences_run_time ON occurrences (workflow_id, scheduled_tim
 COMMENT ON INDEX idx_occurrences_run_time IS 'A claim finds the last time that ran, however many times were skipped since';
 
 -- occurrences_run is a constraint of each partition: that of before cannot validate it (migration 26).
-CREATE TABLE occurrences_rest (
+CREATE TABLE occurrences_later (
     LIKE occurrences INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING COMMENTS,
     CONSTRAINT occurrences_run CHECK (decision NOT IN ('fired', 'caught_up', 'backfilled') OR run_id IS NOT NULL)
 );
-CREATE INDEX idx_occurrences_rest_decided_on ON occurrences_rest (decided_on);
 
-COMMENT ON TABLE  occurrences_before IS 'Decisions from before there were partitions, and backfilled ones of that time; the job prune removes its rows';
-COMMENT ON TABLE  occurrences_rest   IS 'Decisions of a day that has no partition: no fire is lost if the job prune made none; it removes its rows';
-COMMENT ON INDEX  idx_occurrences_rest_decided_on   IS 'The job prune removes single rows by it';
+COMMENT ON TABLE  occurrences_before IS 'Decisions of times older than all partitions by day, for example backfilled ones; the job prune removes its rows';
+COMMENT ON TABLE  occurrences_later  IS 'Decisions of a day that has no partition yet: no fire is lost if the job prune made none, and they move when it makes one';
 COMMENT ON INDEX  idx_occurrences_before_decided_on IS 'The job prune removes single rows by it';
 
 DO $$
 DECLARE
-    days_begin timestamptz := date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '2 days';
+    days_begin timestamptz := date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '48 hours';
 BEGIN
+    INSERT INTO partition_bounds (parent, first_day, next_day) VALUES ('occurrences', days_begin, days_begin);
     -- Normally none: decisions of the future.
-    INSERT INTO occurrences_rest SELECT * FROM occurrences_before WHERE scheduled_time >= days_begin;
+    INSERT INTO occurrences_later SELECT * FROM occurrences_before WHERE scheduled_time >= days_begin;
     DELETE FROM occurrences_before WHERE scheduled_time >= days_begin;
-    ALTER TABLE occurrences ATTACH PARTITION occurrences_rest DEFAULT;
+    EXECUTE format('ALTER TABLE occurrences ATTACH PARTITION occurrences_later FOR VALUES FROM (%L) TO (MAXVALUE)', days_begin);
     EXECUTE format('ALTER TABLE occurrences ATTACH PARTITION occurrences_before FOR VALUES FROM (MINVALUE) TO (%L)', days_begin);
 END
 $$;

@@ -1,70 +1,82 @@
--- The application makes and drops partitions only by these functions: they run as their owner, and take no name of a table.
+-- The application makes and drops partitions only by these functions: they run as their owner, and take no name of a partition.
 
-CREATE FUNCTION make_day_partitions(first_day timestamptz, days integer) RETURNS integer
+CREATE FUNCTION day_bound(parent text, day timestamptz) RETURNS text LANGUAGE sql STABLE
+    AS $$ SELECT CASE parent WHEN 'occurrences' THEN day::text ELSE public.uuid_v7_floor(day)::text END $$;
+
+COMMENT ON FUNCTION day_bound(text, timestamptz) IS 'The beginning of a day as a bound of a partition of this table';
+
+CREATE FUNCTION make_day_partitions(from_day timestamptz, days integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
-    parent text;
-    key    text;
-    name   text;
-    low    text;
-    high   text;
-    day    timestamptz;
-    made   integer := 0;
+    first_new timestamptz := date_trunc('day', from_day, 'UTC');
+    last_new  timestamptz := first_new + days * INTERVAL '24 hours';
+    bounds    partition_bounds;
+    key       text;
+    low       timestamptz;
+    high      timestamptz;
+    name      text;
+    made      integer := 0;
+    made_here integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['occurrences', 'runs_ended', 'run_results'] LOOP
-        key := CASE parent WHEN 'occurrences' THEN 'scheduled_time' WHEN 'runs_ended' THEN 'id' ELSE 'run_id' END;
-        FOR nth IN 0 .. days - 1 LOOP
-            day := date_trunc('day', first_day, 'UTC') + nth * INTERVAL '24 hours';
-            name := parent || '_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD');
-            CONTINUE WHEN to_regclass(name) IS NOT NULL;
-            IF parent = 'occurrences' THEN
-                low := day::text;
-                high := (day + INTERVAL '24 hours')::text;
-            ELSE
-                low := uuid_v7_floor(day)::text;
-                high := uuid_v7_floor(day + INTERVAL '24 hours')::text;
-            END IF;
-            -- ATTACH locks the parent only against other DDL, where CREATE .. PARTITION OF would lock it against all.
-            BEGIN
-                EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', name, parent);
-                IF parent = 'occurrences' THEN
-                    EXECUTE format('ALTER TABLE %I ADD CONSTRAINT occurrences_run CHECK (decision NOT IN (''fired'', ''caught_up'', '
-                                   '''backfilled'') OR run_id IS NOT NULL)', name);
+    FOR bounds IN SELECT * FROM partition_bounds WHERE next_day < last_new ORDER BY parent FOR UPDATE LOOP
+        key := CASE bounds.parent WHEN 'occurrences' THEN 'scheduled_time' WHEN 'runs_ended' THEN 'id' ELSE 'run_id' END;
+        made_here := 0;
+        BEGIN
+            -- Statements on the table wait from here on: for the lock 100 ms at most, then for changes of the catalog.
+            EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', bounds.parent, bounds.parent || '_later');
+            low := bounds.next_day;
+            WHILE low < last_new LOOP
+                -- After a pause of the job the days that have passed share one partition. A partition is named after its last day.
+                high := CASE WHEN low < first_new THEN first_new ELSE low + INTERVAL '24 hours' END;
+                name := bounds.parent || '_' || to_char((high - INTERVAL '24 hours') AT TIME ZONE 'UTC', 'YYYYMMDD');
+                EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', name, bounds.parent);
+                IF bounds.parent = 'occurrences' THEN
+                    EXECUTE format($check$
+                        ALTER TABLE %I ADD CONSTRAINT occurrences_run
+                            CHECK (decision NOT IN ('fired', 'caught_up', 'backfilled') OR run_id IS NOT NULL)$check$, name);
                 END IF;
-                -- Rows that came before their partition; the lock keeps out those that would come now.
-                EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', parent || '_rest');
-                EXECUTE format('WITH moved AS (DELETE FROM %I WHERE %I >= %L AND %2$I < %4$L RETURNING *) INSERT INTO %5$I SELECT * FROM moved',
-                               parent || '_rest', key, low, high, name);
-                EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, name, low, high);
-                made := made + 1;
-            EXCEPTION
-                -- The partition of the time before partitions has this day; or a reader has a lock, and the next turn tries again.
-                WHEN invalid_object_definition OR lock_not_available THEN NULL;
-            END;
-        END LOOP;
+                -- Rows that came before their partition.
+                EXECUTE format('WITH moved AS (DELETE FROM %I WHERE %I < %L RETURNING *) INSERT INTO %I SELECT * FROM moved',
+                               bounds.parent || '_later', key, day_bound(bounds.parent, high), name);
+                EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', bounds.parent, name,
+                               day_bound(bounds.parent, low), day_bound(bounds.parent, high));
+                low := high;
+                made_here := made_here + 1;
+            END LOOP;
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', bounds.parent, bounds.parent || '_later',
+                           day_bound(bounds.parent, low));
+            UPDATE partition_bounds SET next_day = low WHERE parent = bounds.parent;
+            made := made + made_here;
+        EXCEPTION
+            -- A reader has a lock; a later call makes the days, long before they begin.
+            WHEN lock_not_available THEN NULL;
+        END;
     END LOOP;
     RETURN made;
 END
 $$;
 
 COMMENT ON FUNCTION make_day_partitions(timestamptz, integer) IS
-    'Makes the partitions of these days that do not exist, and returns how many; waits 100 ms for a lock, and leaves a day that is locked to the next call';
+    'Makes the partitions of these days that do not exist, and returns how many; waits 100 ms for a lock, and leaves a table that is locked to the next call';
 
-CREATE FUNCTION drop_oldest_partition(parent text, before timestamptz, at timestamptz) RETURNS text
+CREATE FUNCTION drop_oldest_partition(of_table text, before timestamptz, at timestamptz) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     most CONSTANT integer := 1000;
-    oldest text;
-    upto   timestamptz;
-    kept   tid[];
+    older    text := of_table || '_before';
+    oldest   text;
+    upto     timestamptz;
+    kept     tid[];
+    is_empty boolean;
 BEGIN
-    IF parent NOT IN ('occurrences', 'runs_ended', 'run_results') THEN
-        RAISE EXCEPTION '% has no partitions by day', parent USING ERRCODE = 'invalid_parameter_value';
+    PERFORM FROM partition_bounds WHERE parent = of_table FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% has no partitions by day', of_table USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- The day is in the name, which make_day_partitions gave it.
+    -- The last day of a partition is in its name, which make_day_partitions gave it.
     SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC' + INTERVAL '24 hours' INTO oldest, upto
       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-     WHERE i.inhparent = parent::regclass AND c.relname ~ ('^' || parent || '_[0-9]{8}$')
+     WHERE i.inhparent = of_table::regclass AND c.relname ~ ('^' || of_table || '_[0-9]{8}$')
      ORDER BY c.relname
      LIMIT 1;
     IF oldest IS NULL OR upto > before THEN
@@ -72,40 +84,58 @@ BEGIN
     END IF;
     -- No write comes in between; reads continue.
     EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', oldest);
-    IF parent = 'occurrences' THEN
-        -- A decision that a late fire may need, or whose time the watchdog has not passed, goes on in the rest. First the few workflows
-        -- that may have one, then their rows by the UNIQUE index.
-        EXECUTE format('SELECT array_agg(ctid) FROM (
-            SELECT o.ctid FROM workflows w JOIN %I o ON o.workflow_id = w.id
-             WHERE (w.ledger_cursor IS NULL OR w.ledger_cursor < $1 OR $2 - make_interval(secs => w.catch_up_window_secs) - INTERVAL ''1 day'' < $1)
-               AND (w.ledger_cursor IS NULL OR o.scheduled_time > w.ledger_cursor
-                    OR o.scheduled_time >= $2 - make_interval(secs => w.catch_up_window_secs) - INTERVAL ''1 day'')
-             UNION
-            SELECT o.ctid FROM %1$I o WHERE o.decided_on >= $3
-             LIMIT $4) AS needed', oldest) INTO kept USING upto, at, before, most + 1;
-    ELSIF parent = 'runs_ended' THEN
+    -- The partition before the days takes over the days that are dropped, and Postgres reads it for its new bound. A large one is the
+    -- table of before the partitions, from which rows are still being deleted.
+    EXECUTE format('SELECT NOT EXISTS (SELECT FROM %I)', older) INTO is_empty;
+    IF NOT is_empty AND pg_relation_size(older::regclass) > 256 * 1024 * 1024 THEN
+        RETURN 'needed';
+    END IF;
+    IF of_table = 'occurrences' THEN
+        -- A decision that a late fire may need, or whose time the watchdog has not passed, moves to the partition before. First the few
+        -- workflows that may have one, then their rows by the UNIQUE index.
+        EXECUTE format($needed$
+            SELECT array_agg(ctid)
+              FROM (SELECT o.ctid
+                      FROM workflows w JOIN %1$I o ON o.workflow_id = w.id
+                     CROSS JOIN LATERAL (SELECT $2 - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day' AS repeats) late
+                     WHERE (w.ledger_cursor IS NULL OR w.ledger_cursor < $1 OR late.repeats < $1)
+                       AND (w.ledger_cursor IS NULL OR o.scheduled_time > w.ledger_cursor OR o.scheduled_time >= late.repeats)
+                     UNION
+                    SELECT o.ctid FROM %1$I o WHERE o.decided_on >= $3
+                     LIMIT $4) AS needed$needed$, oldest)
+           INTO kept USING upto, at, before, most + 1;
+    ELSIF of_table = 'runs_ended' THEN
         -- A run that ended later than its day, for example after a long pause.
         EXECUTE format('SELECT array_agg(ctid) FROM (SELECT ctid FROM %I WHERE finished_on >= $1 LIMIT $2) AS needed', oldest)
            INTO kept USING before, most + 1;
     ELSE
-        EXECUTE format('SELECT array_agg(ctid) FROM (
-            SELECT x.ctid FROM %I x WHERE EXISTS (SELECT FROM runs_ended r WHERE r.id = x.run_id) LIMIT $1) AS needed', oldest)
+        EXECUTE format($needed$
+            SELECT array_agg(ctid)
+              FROM (SELECT x.ctid FROM %I x WHERE EXISTS (SELECT FROM runs_ended r WHERE r.id = x.run_id) LIMIT $1) AS needed$needed$, oldest)
            INTO kept USING most + 1;
     END IF;
     IF cardinality(kept) > most THEN
         RETURN 'needed';
     END IF;
-    IF parent = 'runs_ended' THEN
-        EXECUTE format('UPDATE backfills b
-                           SET pruned_succeeded = b.pruned_succeeded + s.succeeded
-                          FROM (SELECT backfill_id, count(*) AS succeeded FROM %I
-                                 WHERE backfill_id IS NOT NULL AND state = ''succeeded'' AND ctid <> ALL(COALESCE($1, ''{}''))
-                                 GROUP BY backfill_id) s
-                         WHERE b.id = s.backfill_id', oldest) USING kept;
+    kept := COALESCE(kept, '{}');
+    IF of_table = 'runs_ended' THEN
+        EXECUTE format($counted$
+            UPDATE backfills b
+               SET pruned_succeeded = b.pruned_succeeded + s.succeeded
+              FROM (SELECT backfill_id, count(*) AS succeeded FROM %I
+                     WHERE backfill_id IS NOT NULL AND state = 'succeeded' AND ctid <> ALL($1)
+                     GROUP BY backfill_id) s
+             WHERE b.id = s.backfill_id$counted$, oldest) USING kept;
     END IF;
-    -- From here on all statements on the parent wait: for the lock 100 ms at most, then for a catalog change and 1,000 rows at most.
-    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', parent, oldest);
-    EXECUTE format('INSERT INTO %I SELECT * FROM %I WHERE ctid = ANY($1)', parent, oldest) USING COALESCE(kept, '{}');
+    -- Statements on the table wait from here on: for the lock 100 ms at most, then for changes of the catalog and 1,000 rows at most.
+    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', of_table, oldest);
+    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', of_table, older);
+    IF is_empty THEN
+        EXECUTE format('TRUNCATE %I', older);
+    END IF;
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (MINVALUE) TO (%L)', of_table, older, day_bound(of_table, upto));
+    UPDATE partition_bounds SET first_day = upto WHERE parent = of_table;
+    EXECUTE format('INSERT INTO %I SELECT * FROM %I WHERE ctid = ANY($1)', of_table, oldest) USING kept;
     EXECUTE format('DROP TABLE %I', oldest);
     RETURN 'dropped';
 EXCEPTION
@@ -114,7 +144,7 @@ END
 $$;
 
 COMMENT ON FUNCTION drop_oldest_partition(text, timestamptz, timestamptz) IS
-    'Drops the oldest partition by day of occurrences, runs_ended or run_results that ends before a time: dropped, none (it is not old), locked (try again), needed (more than 1,000 of its rows must stay)';
+    'Drops the oldest partition by day of occurrences, runs_ended or run_results that ends before a time: dropped, none (it is not old), locked (try again), needed (more than 1,000 of its rows must stay, or the partition before the days is large)';
 
--- Today and the week after it; from here on the job prune makes them.
+-- A week ahead; from here on the job prune makes them.
 SELECT make_day_partitions(cronbox_now(), 8);

@@ -235,7 +235,7 @@ const WORKFLOW: &str = "INSERT INTO teams (name, signing_secret, created_on) VAL
 /// The last ended run is of a version that did not store the team.
 const RUNS_OF_EACH_STATE: &str = "
     INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on, result, error)
-    SELECT CASE trigger WHEN 'schedule' THEN o.run_id ELSE gen_random_uuid() END, o.workflow_id, o.id, trigger, state, o.scheduled_time,
+    SELECT CASE state WHEN 'running' THEN o.run_id WHEN 'failed' THEN '0195f000-0000-7000-8000-000000000000' ELSE gen_random_uuid() END, o.workflow_id, o.id, trigger, state, o.scheduled_time,
            now(), now(), CASE WHEN is_ended THEN now() END, CASE state WHEN 'succeeded' THEN '{\"status\": 200}'::jsonb END,
            CASE state WHEN 'failed' THEN 'the receiver answered 500' END
       FROM occurrences o,

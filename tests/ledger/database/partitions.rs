@@ -58,7 +58,7 @@ async fn a_fire_without_a_partition_is_kept() {
     let s = story_without_executor(MORNING).await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, NINE).await, "accepted");
-    assert_eq!(partition_of(&s, NINE).await, "occurrences_rest");
+    assert_eq!(partition_of(&s, NINE).await, "occurrences_later");
     s.job("prune").await;
     assert_eq!(partition_of(&s, NINE).await, "occurrences_20350302");
     assert_eq!(s.invoke(wf, NINE).await.status, 200, "a duplicate");
@@ -102,7 +102,7 @@ async fn needed_decisions_outlive_their_day() {
     s.now_is(SUMMER).await;
     s.job("prune").await;
     assert_eq!(s.count(FIRST_DAY).await, 0);
-    assert_eq!(partition_of(&s, NINE).await, "occurrences_rest");
+    assert_eq!(partition_of(&s, NINE).await, "occurrences_before");
     s.publish().await;
     s.end_early().await;
 }

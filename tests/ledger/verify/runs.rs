@@ -18,7 +18,7 @@ async fn two_automatic_runs_are_found() {
     let (s, _) = fired().await;
     let second = "DROP INDEX idx_runs_automatic;
         INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
-        SELECT gen_random_uuid(), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on
+        SELECT uuid_v7_floor(created_on), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on
           FROM runs WHERE scheduled_time = '2026-03-02T09:30:00Z'";
     assert_eq!(proven_after(&s, second).await, ["09:30 two_runs"]);
     s.end().await;
@@ -33,7 +33,7 @@ async fn a_decision_without_its_run_is_found() {
                    UPDATE occurrences SET run_id = gen_random_uuid() WHERE scheduled_time = '2026-03-02T10:00:00Z'";
     assert_eq!(proven_after(&s, another).await, ["09:30 no_run", "10:00 no_run"]);
     let none = "ALTER TABLE occurrences_before DROP CONSTRAINT occurrences_run;
-                ALTER TABLE occurrences_rest DROP CONSTRAINT occurrences_run;
+                ALTER TABLE occurrences_later DROP CONSTRAINT occurrences_run;
                 UPDATE occurrences SET run_id = NULL WHERE scheduled_time = '2026-03-02T09:00:00Z'";
     assert_eq!(proven_after(&s, none).await, ["09:00 no_run", "09:30 no_run", "10:00 no_run"]);
     s.end().await;

@@ -132,7 +132,7 @@ async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sq
             SELECT id
               FROM (SELECT id, workflow_id, finished_on FROM runs_ended_before
                      UNION ALL
-                    SELECT id, workflow_id, finished_on FROM runs_ended_rest) AS single
+                    SELECT id, workflow_id, finished_on FROM runs_ended_later) AS single
              WHERE finished_on < $1
                AND ($3::bigint IS NULL OR workflow_id = $3) AND workflow_id <> ALL($4)
              ORDER BY finished_on
@@ -170,7 +170,7 @@ async fn workflows_of_runs(db: &mut PgConnection, ages: &Ages, except: &[i64]) -
           FROM (SELECT workflow_id
                   FROM (SELECT workflow_id, finished_on FROM runs_ended_before
                          UNION ALL
-                        SELECT workflow_id, finished_on FROM runs_ended_rest) AS single
+                        SELECT workflow_id, finished_on FROM runs_ended_later) AS single
                  WHERE finished_on < $1 AND workflow_id <> ALL($3)
                  ORDER BY finished_on
                  LIMIT $2) AS old
@@ -193,7 +193,7 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>
             SELECT o.workflow_id, o.scheduled_time
               FROM (SELECT workflow_id, scheduled_time, decided_on FROM occurrences_before
                      UNION ALL
-                    SELECT workflow_id, scheduled_time, decided_on FROM occurrences_rest) AS o
+                    SELECT workflow_id, scheduled_time, decided_on FROM occurrences_later) AS o
               JOIN workflows w ON w.id = o.workflow_id
              WHERE o.decided_on < $1 AND o.scheduled_time < $1
                AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
@@ -228,7 +228,7 @@ async fn workflows_of_occurrences(db: &mut PgConnection, ages: &Ages, except: &[
           FROM (SELECT o.workflow_id
                   FROM (SELECT workflow_id, scheduled_time, decided_on FROM occurrences_before
                          UNION ALL
-                        SELECT workflow_id, scheduled_time, decided_on FROM occurrences_rest) AS o
+                        SELECT workflow_id, scheduled_time, decided_on FROM occurrences_later) AS o
                   JOIN workflows w ON w.id = o.workflow_id
                  WHERE o.decided_on < $1 AND o.scheduled_time < $1
                    AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'

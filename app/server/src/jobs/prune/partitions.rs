@@ -9,7 +9,7 @@ use db::PgConnection;
 use super::old_rows::Ages;
 
 /// Today, and the days ahead that have partitions. The job can fail for a week before a day has none, and then its rows
-/// are in a default partition until the job makes it.
+/// are in the partition after the days until the job makes it.
 const DAYS_AHEAD: i32 = 8;
 /// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
 const MOST_DROPPED: u32 = 40;
