@@ -58,6 +58,10 @@ const CLOCK: &str = "
 /// Not TRUNCATE, which takes longer than a short history. Ids start at 1, so that a history is reproducible.
 const EMPTY: &str = "
     DELETE FROM workflows;
+    DELETE FROM runs;
+    DELETE FROM run_results;
+    DELETE FROM occurrences;
+    DELETE FROM erased_workflows;
     DELETE FROM publications;
     DELETE FROM outbox_events;
     DELETE FROM publishers;

@@ -13,7 +13,11 @@ pub(super) async fn remove_runs(db: &mut PgConnection) -> sqlx::Result<u64> {
         r#"
         -- remove the runs of deleted workflows
         WITH erased AS MATERIALIZED (
-            SELECT r.id FROM erased_workflows e JOIN runs_ended r ON r.workflow_id = e.workflow_id LIMIT $1
+            SELECT r.id
+              FROM erased_workflows e JOIN runs_ended r ON r.workflow_id = e.workflow_id
+                   -- an operator may have put the workflow back
+             WHERE NOT EXISTS (SELECT FROM workflows w WHERE w.id = e.workflow_id)
+             LIMIT $1
         ), results AS (
             DELETE FROM run_results x USING erased WHERE x.run_id = erased.id
         )
@@ -34,6 +38,7 @@ pub(super) async fn remove_occurrences(db: &mut PgConnection) -> sqlx::Result<u6
         WITH erased AS MATERIALIZED (
             SELECT o.workflow_id, o.scheduled_time
               FROM erased_workflows e JOIN occurrences o ON o.workflow_id = e.workflow_id
+             WHERE NOT EXISTS (SELECT FROM workflows w WHERE w.id = e.workflow_id)
              LIMIT $1
         )
         DELETE FROM occurrences o USING erased
@@ -46,14 +51,15 @@ pub(super) async fn remove_occurrences(db: &mut PgConnection) -> sqlx::Result<u6
     Ok(removed.rows_affected())
 }
 
-/// Forgets the deleted workflows of which nothing is left.
+/// Forgets the deleted workflows of which nothing is left, or that were put back.
 pub(super) async fn forget_workflows(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- forget deleted workflows of which nothing is left
+        -- forget deleted workflows of which nothing is left, or that were put back
         DELETE FROM erased_workflows e
-         WHERE NOT EXISTS (SELECT FROM runs_ended r WHERE r.workflow_id = e.workflow_id)
-           AND NOT EXISTS (SELECT FROM occurrences o WHERE o.workflow_id = e.workflow_id)
+         WHERE EXISTS (SELECT FROM workflows w WHERE w.id = e.workflow_id)
+            OR NOT EXISTS (SELECT FROM runs_ended r WHERE r.workflow_id = e.workflow_id)
+               AND NOT EXISTS (SELECT FROM occurrences o WHERE o.workflow_id = e.workflow_id)
         "#
     )
     .execute(db)
