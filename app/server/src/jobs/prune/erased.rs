@@ -11,10 +11,11 @@ use super::old_rows::BATCH;
 pub(super) async fn remove_runs(db: &mut PgConnection) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
-        -- remove the runs of deleted workflows
+        -- remove the runs of deleted workflows; LATERAL with LIMIT, because a join could read the complete history
         WITH erased AS MATERIALIZED (
             SELECT r.id
-              FROM erased_workflows e JOIN runs_ended r ON r.workflow_id = e.workflow_id
+              FROM erased_workflows e
+             CROSS JOIN LATERAL (SELECT id FROM runs_ended WHERE workflow_id = e.workflow_id LIMIT $1) AS r
                    -- an operator may have put the workflow back
              WHERE NOT EXISTS (SELECT FROM workflows w WHERE w.id = e.workflow_id)
              LIMIT $1
@@ -34,10 +35,13 @@ pub(super) async fn remove_runs(db: &mut PgConnection) -> sqlx::Result<u64> {
 pub(super) async fn remove_occurrences(db: &mut PgConnection) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
-        -- remove the occurrences of deleted workflows
+        -- remove the occurrences of deleted workflows; LATERAL with LIMIT, because a join could read all of them
         WITH erased AS MATERIALIZED (
             SELECT o.workflow_id, o.scheduled_time
-              FROM erased_workflows e JOIN occurrences o ON o.workflow_id = e.workflow_id
+              FROM erased_workflows e
+             CROSS JOIN LATERAL (SELECT workflow_id, scheduled_time FROM occurrences
+                                  WHERE workflow_id = e.workflow_id
+                                  LIMIT $1) AS o
              WHERE NOT EXISTS (SELECT FROM workflows w WHERE w.id = e.workflow_id)
              LIMIT $1
         )
