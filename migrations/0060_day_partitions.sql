@@ -5,59 +5,56 @@ CREATE FUNCTION day_bound(parent text, day timestamptz) RETURNS text LANGUAGE sq
 
 COMMENT ON FUNCTION day_bound(text, timestamptz) IS 'The beginning of a day as a bound of a partition of this table';
 
-CREATE FUNCTION make_day_partitions(from_day timestamptz, days integer) RETURNS integer
+CREATE FUNCTION make_day_partitions(of_table text, from_day timestamptz, days integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     first_new timestamptz := date_trunc('day', from_day, 'UTC');
     last_new  timestamptz := first_new + days * INTERVAL '24 hours';
-    bounds    partition_bounds;
-    key       text;
+    later     text := of_table || '_later';
+    key       text := CASE of_table WHEN 'occurrences' THEN 'scheduled_time' WHEN 'runs_ended' THEN 'id' ELSE 'run_id' END;
     low       timestamptz;
     high      timestamptz;
     name      text;
     made      integer := 0;
-    made_here integer;
 BEGIN
-    FOR bounds IN SELECT * FROM partition_bounds WHERE next_day < last_new ORDER BY parent FOR UPDATE LOOP
-        key := CASE bounds.parent WHEN 'occurrences' THEN 'scheduled_time' WHEN 'runs_ended' THEN 'id' ELSE 'run_id' END;
-        made_here := 0;
-        BEGIN
-            -- Statements on the table wait from here on: for the lock 100 ms at most, then for changes of the catalog.
-            EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', bounds.parent, bounds.parent || '_later');
-            low := bounds.next_day;
-            WHILE low < last_new LOOP
-                -- After a pause of the job the days that have passed share one partition. A partition is named after its last day.
-                high := CASE WHEN low < first_new THEN first_new ELSE low + INTERVAL '24 hours' END;
-                name := bounds.parent || '_' || to_char((high - INTERVAL '24 hours') AT TIME ZONE 'UTC', 'YYYYMMDD');
-                EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', name, bounds.parent);
-                IF bounds.parent = 'occurrences' THEN
-                    EXECUTE format($check$
-                        ALTER TABLE %I ADD CONSTRAINT occurrences_run
-                            CHECK (decision NOT IN ('fired', 'caught_up', 'backfilled') OR run_id IS NOT NULL)$check$, name);
-                END IF;
-                -- Rows that came before their partition.
-                EXECUTE format('WITH moved AS (DELETE FROM %I WHERE %I < %L RETURNING *) INSERT INTO %I SELECT * FROM moved',
-                               bounds.parent || '_later', key, day_bound(bounds.parent, high), name);
-                EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', bounds.parent, name,
-                               day_bound(bounds.parent, low), day_bound(bounds.parent, high));
-                low := high;
-                made_here := made_here + 1;
-            END LOOP;
-            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', bounds.parent, bounds.parent || '_later',
-                           day_bound(bounds.parent, low));
-            UPDATE partition_bounds SET next_day = low WHERE parent = bounds.parent;
-            made := made + made_here;
-        EXCEPTION
-            -- A reader has a lock; a later call makes the days, long before they begin.
-            WHEN lock_not_available THEN NULL;
-        END;
+    SELECT next_day INTO low FROM partition_bounds WHERE parent = of_table FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% has no partitions by day', of_table USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF low >= last_new THEN
+        RETURN 0;
+    END IF;
+    -- Statements on the table wait from here on: for the lock 100 ms at most, then for changes of the catalog.
+    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', of_table, later);
+    WHILE low < last_new LOOP
+        -- After a pause of the job the days that have passed share one partition. A partition is named after its last day.
+        high := CASE WHEN low < first_new THEN first_new ELSE low + INTERVAL '24 hours' END;
+        name := of_table || '_' || to_char((high - INTERVAL '24 hours') AT TIME ZONE 'UTC', 'YYYYMMDD');
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', name, of_table);
+        IF of_table = 'occurrences' THEN
+            EXECUTE format($check$
+                ALTER TABLE %I ADD CONSTRAINT occurrences_run
+                    CHECK (decision NOT IN ('fired', 'caught_up', 'backfilled') OR run_id IS NOT NULL)$check$, name);
+        END IF;
+        -- Rows that came before their partition.
+        EXECUTE format('WITH moved AS (DELETE FROM %I WHERE %I < %L RETURNING *) INSERT INTO %I SELECT * FROM moved',
+                       later, key, day_bound(of_table, high), name);
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', of_table, name,
+                       day_bound(of_table, low), day_bound(of_table, high));
+        low := high;
+        made := made + 1;
     END LOOP;
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', of_table, later, day_bound(of_table, low));
+    UPDATE partition_bounds SET next_day = low WHERE parent = of_table;
     RETURN made;
+EXCEPTION
+    -- A reader has a lock; a later call makes the days, long before they begin.
+    WHEN lock_not_available THEN RETURN 0;
 END
 $$;
 
-COMMENT ON FUNCTION make_day_partitions(timestamptz, integer) IS
-    'Makes the partitions of these days that do not exist, and returns how many; waits 100 ms for a lock, and leaves a table that is locked to the next call';
+COMMENT ON FUNCTION make_day_partitions(text, timestamptz, integer) IS
+    'Makes the partitions of these days that a table lacks, and returns how many; waits 100 ms for a lock, and leaves a locked table to the next call';
 
 CREATE FUNCTION drop_oldest_partition(of_table text, before timestamptz, at timestamptz) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms' AS $$
@@ -147,4 +144,4 @@ COMMENT ON FUNCTION drop_oldest_partition(text, timestamptz, timestamptz) IS
     'Drops the oldest partition by day of occurrences, runs_ended or run_results that ends before a time: dropped, none (it is not old), locked (try again), needed (more than 1,000 of its rows must stay, or the partition before the days is large)';
 
 -- A week ahead; from here on the job prune makes them.
-SELECT make_day_partitions(cronbox_now(), 8);
+SELECT make_day_partitions(parent, cronbox_now(), 8) FROM partition_bounds ORDER BY parent;

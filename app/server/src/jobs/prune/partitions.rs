@@ -11,6 +11,8 @@ use super::old_rows::Ages;
 /// Today, and the days ahead that have partitions. The job can fail for a week before a day has none, and then its rows
 /// are in the partition after the days until the job makes it.
 const DAYS_AHEAD: i32 = 8;
+/// The tables with partitions by day. Results follow their runs.
+const TABLES: [&str; 3] = ["occurrences", "runs_ended", "run_results"];
 /// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
 const MOST_DROPPED: u32 = 40;
 
@@ -23,28 +25,36 @@ pub(super) struct Dropped {
     pub(super) may_be_more: bool,
 }
 
-/// Makes the partitions of the next days.
+/// Makes the partitions of the next days. One statement per table, because it locks its table until it ends.
 pub(super) async fn make_next_days(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<()> {
-    let made = sqlx::query_scalar!(
-        r#"
-        -- make partitions of the next days
-        SELECT make_day_partitions($1, $2) AS "made!"
-        "#,
-        now,
-        DAYS_AHEAD,
-    )
-    .fetch_one(db)
-    .await?;
-    if made > 0 {
-        tracing::info!(partitions = made, "partitions by day made");
+    for table in TABLES {
+        let made = make_next_days_of(db, table, now).await?;
+        if made > 0 {
+            tracing::info!(table, partitions = made, "partitions by day made");
+        }
     }
     Ok(())
 }
 
-/// Drops the partitions of days that are not kept any more. Results follow their runs.
+async fn make_next_days_of(db: &mut PgConnection, table: &'static str, now: DateTime<Utc>) -> sqlx::Result<i32> {
+    sqlx::query_scalar!(
+        r#"
+        -- make partitions of the next days
+        SELECT make_day_partitions($1, $2, $3) AS "made!"
+        "#,
+        table,
+        now,
+        DAYS_AHEAD,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Drops the partitions of days that are not kept any more.
 pub(super) async fn drop_old_days(db: &mut PgConnection, ages: &Ages) -> sqlx::Result<Dropped> {
     let mut dropped = Dropped::default();
-    for (table, before) in [("occurrences", ages.occurrences), ("runs_ended", ages.runs), ("run_results", ages.runs)] {
+    for table in TABLES {
+        let before = if table == "occurrences" { ages.occurrences } else { ages.runs };
         let partitions = drop_old_days_of(db, table, before, ages.now).await?;
         dropped.partitions += u64::from(partitions);
         dropped.may_be_more |= partitions == MOST_DROPPED;
