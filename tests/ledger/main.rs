@@ -36,6 +36,7 @@ mod catch_up {
 mod database {
     mod clock_skew;
     mod constraints;
+    mod partitions;
     pub(crate) mod query_plans;
 }
 

@@ -60,6 +60,7 @@ const EMPTY: &str = "
     DELETE FROM workflows;
     DELETE FROM ledger;
     DELETE FROM runs;
+    DELETE FROM run_results;
     DELETE FROM occurrences;
     DELETE FROM deleted_workflows;
     UPDATE watchdog_shards SET decided_through = 'epoch', epoch = 0, lease_until = NULL;

@@ -51,7 +51,7 @@ async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sq
         r#"
         -- failed runs in a row; cancelled and abandoned runs say nothing about the workflow
         SELECT count(*) FILTER (WHERE state IN ('failed', 'timed_out')) AS "count!"
-          FROM (SELECT state FROM runs
+          FROM (SELECT state FROM runs_ended
                  WHERE workflow_id = $1 AND state IN ('succeeded', 'failed', 'timed_out') AND created_on >= $2
                  ORDER BY id DESC
                  LIMIT $3) AS last

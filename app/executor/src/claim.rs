@@ -285,12 +285,22 @@ pub async fn finish_run(
 ) -> sqlx::Result<Ownership> {
     let done = sqlx::query!(
         r#"
-        -- finish a run: only this attempt of this instance, and never twice
-        UPDATE runs
-           SET state = $4, result = $5, error = CASE WHEN $4 = 'cancelled' THEN COALESCE(cancel_reason, $6) ELSE $6 END, finished_on = $7, tries = tries + $8,
-               duration_ms = (EXTRACT(EPOCH FROM $7 - started_on) * 1000)::bigint,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = $1 AND state = 'running' AND locked_by = $2 AND attempt = $3
+        -- finish a run: only this attempt of this instance, and never twice. A transaction that waits for its row finds
+        -- none afterwards; it would fail if an UPDATE moved the row to its partition
+        WITH finished AS (
+            DELETE FROM runs_live r
+             WHERE r.id = $1 AND r.state = 'running' AND r.locked_by = $2 AND r.attempt = $3
+            RETURNING r AS run
+        ), apart AS (
+            -- lists and statistics do not read long results
+            INSERT INTO run_results (run_id, result) SELECT $1, $5 FROM finished WHERE octet_length($5::jsonb::text) > 1024
+        )
+        INSERT INTO runs_ended
+        SELECT e.*
+          FROM finished
+         CROSS JOIN LATERAL ended_run(run, $4, $7, CASE WHEN $4 = 'cancelled' THEN COALESCE((run).cancel_reason, $6) ELSE $6 END,
+                                      result => CASE WHEN octet_length($5::jsonb::text) <= 1024 THEN $5 END, failed_tries => $8,
+                                      took_ms => (EXTRACT(EPOCH FROM $7 - (run).started_on) * 1000)::bigint) AS e
         "#,
         run.id,
         instance,
@@ -501,25 +511,35 @@ pub async fn hand_over_unknown(
                AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
                                 WHERE known.id = r.id AND known.attempt = r.attempt)
         ), own AS MATERIALIZED (
-            SELECT r.id
+            SELECT r.id, r.cancel_requested_on IS NOT NULL AS is_cancelled
               FROM unknown JOIN runs r ON r.id = unknown.id
              WHERE r.state = 'running' AND r.locked_by = $1
                FOR UPDATE OF r SKIP LOCKED
         ), handed_over AS (
-            UPDATE runs r
-               SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
-                   finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
-                   error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled_on_request') END,
-                   handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
+            UPDATE runs_live r
+               SET state = 'accepted', handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
                    handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off) THEN
                                             cronbox_now() + make_interval(secs => $4)
                                        END
               FROM own
-             WHERE r.id = own.id AND r.state = 'running' AND r.locked_by = $1
+             WHERE r.id = own.id AND NOT own.is_cancelled AND r.state = 'running' AND r.locked_by = $1
             RETURNING r.id
+        ), cancelled AS (
+            DELETE FROM runs_live r USING own
+             WHERE r.id = own.id AND own.is_cancelled AND r.state = 'running' AND r.locked_by = $1
+            RETURNING r AS run
+        ), ended AS (
+            INSERT INTO runs_ended
+            SELECT e.*
+              FROM cancelled
+             CROSS JOIN LATERAL ended_run(run, 'cancelled', GREATEST((run).cancel_requested_on, (run).started_on),
+                                          COALESCE((run).cancel_reason, 'cancelled_on_request'), more_handed_over => 1) AS e
+            RETURNING id
+        ), done AS (
+            SELECT id FROM handed_over UNION ALL SELECT id FROM ended
         )
-        SELECT count(handed_over.id) AS "handed_over!", count(*) - count(handed_over.id) AS "locked!"
-          FROM unknown LEFT JOIN handed_over USING (id)
+        SELECT count(done.id) AS "handed_over!", count(*) - count(done.id) AS "locked!"
+          FROM unknown LEFT JOIN done USING (id)
         "#,
         instance,
         &ids,

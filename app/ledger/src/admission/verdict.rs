@@ -244,10 +244,11 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
     sqlx::query!(
         r#"
         -- cancel the runs that a newer fire replaces: this transaction has locked them
-        UPDATE runs
-           SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2,
-               error = 'replaced_before_start'
-         WHERE id = ANY($1)
+        WITH cancelled AS (
+            DELETE FROM runs_live r WHERE r.id = ANY($1) RETURNING r AS run
+        )
+        INSERT INTO runs_ended
+        SELECT e.* FROM cancelled CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, 'replaced_before_start') AS e
         "#,
         runs,
         now,

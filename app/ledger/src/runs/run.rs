@@ -160,7 +160,8 @@ pub async fn find_run(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> 
         r#"
         -- find a run
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
-               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.result, r.error
+               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.error,
+               COALESCE(r.result, (SELECT x.result FROM run_results x WHERE x.run_id = r.id)) AS result
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
         "#,
@@ -202,7 +203,8 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<V
         r#"
         -- list runs by key: ids ascend with time (uuid v7)
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
-               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.result, r.error
+               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.error,
+               COALESCE(r.result, (SELECT x.result FROM run_results x WHERE x.run_id = r.id)) AS result
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE ($1::bigint IS NULL OR w.team_id = $1)
            AND ($2::bigint IS NULL OR r.workflow_id = $2)

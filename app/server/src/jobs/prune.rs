@@ -1,11 +1,16 @@
-//! Step 7 of 7: removes old rows, in bounded batches. A job.
+//! Step 7 of 7: removes old rows. A job.
+//!
+//! Days of runs and occurrences are partitions, which it makes ahead and drops as a whole. It deletes other rows in
+//! bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
-//! The newest occurrence of a workflow is kept forever. A turn reads each kept occurrence once.
+//! Of the rows without a partition by day, the newest occurrence of a workflow is kept forever. A turn reads each of
+//! these rows once.
 
 mod deleted_rows;
 mod old_rows;
+mod partitions;
 mod zone_rows;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -44,6 +49,8 @@ pub struct Pass {
     pub occurrences: u64,
     /// Records of fires that disagreed with our zone data.
     pub disagreements: u64,
+    /// Partitions by day that it dropped.
+    pub partitions: u64,
     /// Schedule versions that no kept time needs.
     pub versions: u64,
     /// Backfills whose runs are removed.
@@ -72,7 +79,9 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     let ages = ages(settings, now);
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
+    partitions::make_next_days(&mut connection, now).await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
+    let dropped = partitions::drop_old_days(&mut connection, &ages).await?;
     let mut window = Window::before_all();
     for _ in 0..BATCHES {
         pass.may_be_more = false;
@@ -98,7 +107,8 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
-    Ok(Pass { failed: failed.len() as u64, ..pass })
+    let may_be_more = pass.may_be_more || dropped.may_be_more;
+    Ok(Pass { failed: failed.len() as u64, partitions: dropped.partitions, may_be_more, ..pass })
 }
 
 fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
@@ -187,7 +197,7 @@ impl Pass {
         self.may_be_more |= batch.may_be_more;
     }
 
-    /// Returns how many rows it removed.
+    /// Returns how many rows and partitions it removed.
     #[must_use]
     pub fn removed_rows(&self) -> u64 {
         self.outbox
@@ -197,15 +207,20 @@ impl Pass {
             + self.versions
             + self.backfills
             + self.publications
+            + self.partitions
     }
 
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { outbox, runs, occurrences, disagreements, versions, backfills, publications, .. } = self;
+        let days = match self.partitions {
+            0 => String::new(),
+            partitions => format!(", {partitions} partitions"),
+        };
         format!(
             "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} \
-             disagreements, {versions} schedule versions, {backfills} backfills, {publications} publications"
+             disagreements, {versions} schedule versions, {backfills} backfills, {publications} publications{days}"
         )
     }
 }

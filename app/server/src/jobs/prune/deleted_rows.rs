@@ -45,6 +45,8 @@ async fn remove_runs(db: &mut PgConnection, workflow: i64) -> sqlx::Result<u64> 
         -- remove runs of a deleted workflow
         WITH old AS MATERIALIZED (
             SELECT id FROM runs WHERE workflow_id = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), results AS (
+            DELETE FROM run_results x USING old WHERE x.run_id = old.id
         )
         DELETE FROM runs r USING old WHERE r.id = old.id
         "#,
@@ -61,9 +63,14 @@ async fn remove_occurrences(db: &mut PgConnection, workflow: i64) -> sqlx::Resul
         r#"
         -- remove occurrences of a deleted workflow
         WITH old AS MATERIALIZED (
-            SELECT id FROM occurrences WHERE workflow_id = $1 ORDER BY scheduled_time LIMIT $2 FOR UPDATE SKIP LOCKED
+            SELECT workflow_id, scheduled_time FROM occurrences
+             WHERE workflow_id = $1
+             ORDER BY scheduled_time
+             LIMIT $2
+               FOR UPDATE SKIP LOCKED
         )
-        DELETE FROM occurrences o USING old WHERE o.id = old.id
+        DELETE FROM occurrences o USING old
+         WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time
         "#,
         workflow,
         BATCH,

@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Occurrences(Window),
 }
 
-/// A part of the occurrences in the order of their decisions. The windows of a turn do not overlap, so a row that must
+/// A part of the occurrences without a partition by day, in the order of their decisions. The windows of a turn do not overlap, so a row that must
 /// stay is read once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
@@ -144,16 +144,20 @@ async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sq
     let (only, except) = scope.parameters();
     let removed = sqlx::query_scalar!(
         r#"
-        -- remove old runs that have ended; the runs of a backfill remain counted in it
+        -- remove old runs that have ended and have no partition by day; the runs of a backfill remain counted in it
         WITH old AS MATERIALIZED (
-            SELECT id FROM runs
+            SELECT id
+              FROM (SELECT id, workflow_id, finished_on FROM runs_ended_before
+                     UNION ALL
+                    SELECT id, workflow_id, finished_on FROM runs_ended_later) AS single
              WHERE finished_on < $1
                AND ($3::bigint IS NULL OR workflow_id = $3) AND workflow_id <> ALL($4)
              ORDER BY finished_on
              LIMIT $2
-               FOR UPDATE SKIP LOCKED
+        ), results AS (
+            DELETE FROM run_results x USING old WHERE x.run_id = old.id
         ), removed AS (
-            DELETE FROM runs r USING old WHERE r.id = old.id
+            DELETE FROM runs_ended r USING old WHERE r.id = old.id
             RETURNING r.backfill_id, r.state
         ), counted AS (
             UPDATE backfills b
@@ -179,8 +183,11 @@ async fn workflows_of_runs(db: &mut PgConnection, ages: &Ages, except: &[i64]) -
     sqlx::query_scalar!(
         r#"
         -- workflows of old runs
-        SELECT DISTINCT workflow_id
-          FROM (SELECT workflow_id FROM runs
+        SELECT DISTINCT workflow_id AS "workflow_id!"
+          FROM (SELECT workflow_id
+                  FROM (SELECT workflow_id, finished_on FROM runs_ended_before
+                         UNION ALL
+                        SELECT workflow_id, finished_on FROM runs_ended_later) AS single
                  WHERE finished_on < $1 AND workflow_id <> ALL($3)
                  ORDER BY finished_on
                  LIMIT $2) AS old
@@ -198,8 +205,11 @@ pub(super) async fn advance_window(db: &mut PgConnection, ages: &Ages, window: &
     let end = sqlx::query!(
         r#"
         -- advance_window: the last of the next rows by key
-        SELECT decided_on, id
-          FROM (SELECT decided_on, id FROM occurrences
+        SELECT decided_on AS "decided_on!", id AS "id!"
+          FROM (SELECT decided_on, id
+                  FROM (SELECT decided_on, id FROM occurrences_before
+                         UNION ALL
+                        SELECT decided_on, id FROM occurrences_later) AS o
                  WHERE decided_on < $1 AND decided_on >= $2 AND (decided_on, id) > ($2, $3)
                  ORDER BY decided_on, id
                  LIMIT $4) AS next
@@ -222,11 +232,13 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, 
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old occurrences: not one that a late fire may need, one that the watchdog has not passed, or the
-        -- newest of a workflow
+        -- remove old occurrences that have no partition by day: not one that a late fire may need, one that the
+        -- watchdog has not passed, or the newest of a workflow
         WITH old AS MATERIALIZED (
-            SELECT o.id
-              FROM occurrences o
+            SELECT o.workflow_id, o.scheduled_time
+              FROM (SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_before
+                     UNION ALL
+                    SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_later) AS o
               JOIN workflows w ON w.id = o.workflow_id
               JOIN ledger l ON l.workflow_id = o.workflow_id
               JOIN watchdog_shards s ON s.shard = l.shard
@@ -238,9 +250,11 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, 
                AND EXISTS (SELECT FROM occurrences newer
                             WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
                AND ($3::bigint IS NULL OR o.workflow_id = $3) AND o.workflow_id <> ALL($4)
-               FOR UPDATE OF o SKIP LOCKED
         )
-        DELETE FROM occurrences o USING old WHERE o.id = old.id
+        DELETE FROM occurrences o USING old
+         WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time
+               -- a backfill may have decided it again meanwhile
+           AND o.decided_on < $1
         "#,
         ages.occurrences,
         ages.now,
@@ -265,8 +279,10 @@ async fn workflows_of_occurrences(
     sqlx::query_scalar!(
         r#"
         -- workflows of old occurrences
-        SELECT DISTINCT workflow_id
-          FROM occurrences
+        SELECT DISTINCT workflow_id AS "workflow_id!"
+          FROM (SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_before
+                 UNION ALL
+                SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_later) AS o
          WHERE decided_on >= $3 AND (decided_on, id) > ($3, $4) AND decided_on <= $5 AND (decided_on, id) <= ($5, $6)
            AND scheduled_time < $1 AND workflow_id <> ALL($2)
         "#,
