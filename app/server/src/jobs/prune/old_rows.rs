@@ -232,8 +232,8 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, 
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old occurrences that have no partition by day: not one that a late fire may need, one that the
-        -- watchdog has not passed, or the newest of a workflow
+        -- remove old occurrences: of those that have no partition by day, but not one that a late fire may need, one that
+        -- the watchdog has not passed, or the newest of a workflow
         WITH old AS MATERIALIZED (
             SELECT o.workflow_id, o.scheduled_time
               FROM (SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_before
