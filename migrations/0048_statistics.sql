@@ -6,14 +6,12 @@
 -- Each server process has rows of its own, so that no transaction waits for another one; the job `statistics` adds them up.
 --
 -- One statement, because only then Postgres permits COMMIT in it; it can be repeated. It locks `occurrences`, then `runs`, only to create
--- the triggers. Then it counts the last week, and sets the team of runs that ended before migration 21, in batches.
+-- the triggers. Then it counts the last week, hour by hour.
 DO $$
 DECLARE
     decisions_since timestamptz;
     ends_since      timestamptz;
     hour            timestamptz;
-    last            uuid := '00000000-0000-0000-0000-000000000000';
-    upto            uuid;
 BEGIN
     IF to_regclass('statistics_start') IS NULL THEN
 CREATE TABLE decision_minutes (
@@ -277,23 +275,6 @@ CREATE TABLE statistics_start (
                  WHERE r.finished_on >= hour AND r.finished_on < LEAST(hour + INTERVAL '1 hour', ends_since)) AS r
          GROUP BY GROUPING SETS ((r.team_id, r.minute, r.state), (r.minute, r.state));
         COMMIT;
-    END LOOP;
-
-    COMMENT ON COLUMN runs.team_id IS 'The team of its workflow, for the claim and the lists';
-    LOOP
-        SELECT id INTO upto FROM runs WHERE id > last ORDER BY id OFFSET 9999 LIMIT 1;
-        -- Locked in the order of their ids, as everywhere.
-        WITH stored AS MATERIALIZED (
-            SELECT r.id, w.team_id
-              FROM runs r JOIN workflows w ON w.id = r.workflow_id
-             WHERE r.id > last AND r.id <= COALESCE(upto, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND r.team_id IS NULL
-             ORDER BY r.id
-               FOR UPDATE OF r
-        )
-        UPDATE runs r SET team_id = stored.team_id FROM stored WHERE r.id = stored.id;
-        COMMIT;
-        EXIT WHEN upto IS NULL;
-        last := upto;
     END LOOP;
 END
 $$

@@ -20,7 +20,8 @@ const MOST_TRIES: u32 = 100;
 /// Between two tries the statements that waited behind the lock run.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Applies all pending migrations, as the owner of the schema if the schema belongs to the group of owners.
+/// Applies all pending migrations, as the owner of the schema if the schema belongs to the group of owners. Refuses a
+/// database that has a migration which this program does not know.
 ///
 /// A migration that waits for a lock makes all later statements on the table wait behind it, so it stops waiting after
 /// 5 s, lets them pass and tries again. It waits without a limit while another process migrates, because an index on
@@ -70,7 +71,7 @@ async fn migrate_until_done(migrator: &Migrator, options: &Options, roles: Roles
                 locked += 1;
                 tracing::warn!(attempt = locked, "migration waits for a lock and tries again");
             }
-            Err(error) => return Err(error.context("cannot bring the database's schema up to date")),
+            Err(error) => return Err(explain_newer(error).context("cannot bring the database's schema up to date")),
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -137,6 +138,17 @@ async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection
 fn is_ours(migrator: &Migrator, index: &str) -> bool {
     let mut unlocked = migrator.iter().filter(|migration| migration.no_tx);
     unlocked.any(|migration| migration.sql.as_str().split_whitespace().any(|word| word == index))
+}
+
+/// An older program must not touch a newer schema: it would apply nothing, and would report that it had.
+fn explain_newer(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<MigrateError>() {
+        Some(MigrateError::VersionMissing(version)) => anyhow::anyhow!(
+            "the database has migration {version}, which this program does not know: migrate with the program of the \
+             version that applied it, or a later one"
+        ),
+        _ => error,
+    }
 }
 
 fn is_locked(error: &anyhow::Error) -> bool {

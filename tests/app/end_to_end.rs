@@ -96,7 +96,7 @@ async fn paused_workflows_run_only_after_resume() {
     s.end().await;
 }
 
-/// Its schedule, its runs and its versions are deleted; the audit log keeps the deletion.
+/// Its schedule and its versions are deleted, a job removes its runs; the audit log keeps the deletion.
 #[tokio::test]
 async fn deleted_workflows_leave_only_a_tombstone() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -107,8 +107,11 @@ async fn deleted_workflows_leave_only_a_tombstone() {
     s.editor().get(&format!("/api/v1/workflows/{wf}")).await.expect(404);
     s.publish().await;
     assert_eq!(s.schedule(wf), "none");
-    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
     assert_eq!(s.count("SELECT count(*) FROM schedule_versions").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 1);
+    s.job("prune").await;
+    let rows = "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM occurrences) + (SELECT count(*) FROM deleted_workflows)";
+    assert_eq!(s.count(rows).await, 0);
     assert_eq!(s.count("SELECT count(*) FROM publications").await, 1);
     assert!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'delete'").await == 1);
     s.end().await;

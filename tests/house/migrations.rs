@@ -8,7 +8,8 @@ use crate::sources::migrations;
 fn every_table_and_column_is_commented() {
     let mut tables = 0;
     for (file, sql) in migrations() {
-        for table in sql.split("CREATE TABLE ").skip(1) {
+        // A table whose name a function makes has the comments of the table that it is like.
+        for table in sql.split("CREATE TABLE ").skip(1).filter(|table| !table.starts_with('%')) {
             tables += 1;
             let (name, rest) = table.split_once(" (").unwrap();
             assert!(sql.contains(&format!("COMMENT ON TABLE  {name} ")), "{file}: table {name} has no comment");

@@ -59,7 +59,7 @@ static HOUSES: [House; 14] = [
             ("crate", "lib"),
             ("fires", "invoke watchdog acceptance"),
             ("past times", "catch_up backfills manual verify"),
-            ("due times", "due_times admission stats"),
+            ("due times", "due_times followers admission stats"),
             ("rows", "versions occurrences runs ledger_cursor spread prune_marks job_failures identity"),
         ],
     },

@@ -29,6 +29,7 @@ mod catch_up {
     mod outages;
     mod watchdog;
     pub(crate) mod watchdog_races;
+    mod watermarks;
 }
 
 /// The database: its constraints, its clock, and the plans of its statements.
@@ -36,6 +37,7 @@ mod database {
     mod clock_skew;
     mod constraints;
     mod list_plans;
+    mod partitions;
     pub(crate) mod query_plans;
 }
 

@@ -5,8 +5,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::json;
-use tests::Story;
+use tests::{CountingWay, Story};
 
+use crate::catch_up::watchdog_races::WAITING;
 use crate::steps::fire;
 
 const NOW: &str = "2026-06-01T00:00:00Z";
@@ -35,12 +36,13 @@ async fn ages(s: &Story) -> String {
 
 fn removed(outbox: u64, runs: u64, occurrences: u64, disagreements: u64) -> Did {
     Did::All(format!(
-        "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements"
+        "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements, \
+         0 schedule versions, 0 backfills, 0 publications"
     ))
 }
 
 async fn watched_up_to_now(s: &Story) {
-    s.execute("UPDATE workflows SET ledger_cursor = '2026-06-01T00:00:00Z'").await;
+    s.execute("UPDATE ledger SET cursor = '2026-06-01T00:00:00Z'").await;
 }
 
 #[tokio::test]
@@ -222,5 +224,122 @@ async fn zone_data_go_after_the_retention() {
     s.job("prune").await;
     assert_eq!(s.table(left).await, "2025b");
     assert_eq!(s.table("SELECT string_agg(version, ' ') FROM zone_data").await, "2025b");
+    s.end_early().await;
+}
+
+/// The runs and occurrences of a workflow.
+async fn count_rows(s: &Story, workflow: WorkflowId) -> i64 {
+    let rows = "SELECT (SELECT count(*) FROM runs WHERE workflow_id = $1)
+                     + (SELECT count(*) FROM occurrences WHERE workflow_id = $1)";
+    sqlx::query_scalar(rows).bind(workflow.0).fetch_one(&s.pool).await.unwrap()
+}
+
+/// A delete answers at once, however many rows there are; the job removes them in batches, and then the tombstone.
+#[tokio::test]
+async fn rows_of_deleted_workflows_are_removed_later() {
+    let s = story().await;
+    let (deleted, kept) = (s.create("0 0 * * *", "UTC").await, s.create("0 0 * * *", "UTC").await);
+    for wf in [deleted, kept] {
+        let rows = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
+                    SELECT gen_random_uuid(), $1, time, 'fired', gen_random_uuid(), 0, time, time, time
+                      FROM generate_series('2026-01-01T00:00:00Z'::timestamptz, '2026-01-01T23:59:00Z', INTERVAL '1 min') AS time";
+        sqlx::query(rows).bind(wf.0).execute(&s.pool).await.unwrap();
+        let runs = "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
+                    SELECT run_id, workflow_id, id, 'schedule', 'succeeded', scheduled_time, scheduled_time, scheduled_time, scheduled_time
+                      FROM occurrences WHERE workflow_id = $1";
+        sqlx::query(runs).bind(wf.0).execute(&s.pool).await.unwrap();
+    }
+    s.delete(deleted).await;
+    assert_eq!(count_rows(&s, deleted).await, 2 * 1_440, "the delete itself removes none");
+    s.job("prune").await;
+    assert_eq!(count_rows(&s, deleted).await, 0);
+    assert_eq!(count_rows(&s, kept).await, 2 * 1_440);
+    assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 0);
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A recovery has locked a run and then changes its occurrence, while a client deletes the workflow.
+#[tokio::test]
+async fn deletes_and_recoveries_do_not_deadlock() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    s.now_is("2026-01-02T00:00:05Z").await;
+    assert_eq!(fire(&s, wf, "2026-01-02T00:00:00Z").await, "accepted");
+    let mut recovery = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM runs FOR UPDATE").execute(&mut *recovery).await.unwrap();
+    let recovering = async {
+        s.until(WAITING, 1).await;
+        let change = "UPDATE occurrences SET updated_on = updated_on";
+        sqlx::query(change).execute(&mut *recovery).await.expect("the delete has locked no occurrence");
+        recovery.commit().await.unwrap();
+    };
+    tokio::join!(s.delete(wf), recovering);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'cancelled'").await, 1);
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// 15,000 workflows have one old occurrence each, which stays. A turn reads them in windows, each of them once.
+#[tokio::test]
+async fn kept_occurrences_are_read_once() {
+    let s = story().await;
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
+         SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '0 0 * * *', 1, now(), now(), '2026-06-01T00:00:00Z'
+           FROM generate_series(1, 15000) n;
+         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), id, '2026-01-01T00:00:00Z', 'missed', 0, '2026-01-01T00:05:00Z', '2026-01-01T00:05:00Z', '2026-01-01T00:05:00Z'
+           FROM workflows",
+    )
+    .await;
+    s.now_is(NOW).await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let pool = db::connect_pool(&app::config::database_options(&way.dsn(&s.dsn()), 2)).await.unwrap();
+    let settings = app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90 };
+    way.take_rows();
+    let pass = app::jobs::prune::remove_old_rows(&pool, settings, s.clock.now()).await.unwrap();
+    let rows = way.take_rows();
+    assert_eq!((pass.occurrences, pass.may_be_more), (0, false));
+    assert_eq!(rows["advance_window"].statements, 3, "two windows, and the end");
+    assert_eq!(rows["remove old occurrences"].statements, 2);
+    pool.close().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn publications_of_deleted_workflows_are_removed() {
+    let s = story().await;
+    let (deleted, _kept) = (s.create("0 0 * * *", "UTC").await, s.create("0 0 * * *", "UTC").await);
+    s.publish().await;
+    s.delete(deleted).await;
+    s.publish().await;
+    s.now_is("2026-03-20T00:00:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM publications").await, 2, "a late request may still create the schedule");
+    s.now_is(NOW).await;
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM publications").await, 1);
+    assert_eq!(fire(&s, deleted, NOW).await, "410 workflow_gone");
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn versions_without_kept_times_are_removed() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    for (now, cron) in [("2026-01-10T12:00:00Z", "0 1 * * *"), ("2026-05-20T12:00:00Z", "0 2 * * *")] {
+        s.now_is(now).await;
+        s.edit(wf, json!({"cron_schedule": cron})).await;
+    }
+    let versions = "SELECT string_agg(cron, ', ' ORDER BY revision) FROM schedule_versions";
+    s.now_is(NOW).await;
+    s.job("prune").await;
+    assert_eq!(s.table(versions).await, "0 0 * * *, 0 1 * * *, 0 2 * * *", "the watchdog still needs them");
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    assert_eq!(s.table(versions).await, "0 1 * * *, 0 2 * * *", "the second one was in force 90 days ago");
+    s.publish().await;
     s.end_early().await;
 }

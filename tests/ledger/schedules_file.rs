@@ -51,8 +51,13 @@ impl Drop for Definitions {
 }
 
 fn serving(s: &Story, file: &Definitions) -> Child {
+    serving_with(s, file, &[])
+}
+
+fn serving_with(s: &Story, file: &Definitions, more: &[(&str, &str)]) -> Child {
     let mut command = Command::new(local::config::target_folder().join("debug/cronbox-app"));
     command.args(["serve", "--schedules"]).arg(&file.0).env_clear().env("DATABASE_URL", s.dsn());
+    command.envs(more.iter().copied());
     command.env("CRONBOX_BIND_ADDR", "127.0.0.1:0").env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()
 }
@@ -216,6 +221,19 @@ async fn the_example_file_is_loaded() {
     assert_eq!(names, "heartbeat\nimport orders\npayroll");
     s.publish().await;
     assert_eq!(s.count("SELECT count(*) FROM publications WHERE applied_revision = 1").await, 3);
+    s.end().await;
+}
+
+/// After the retention a time is unknown: it may have run, so it must not be caught up.
+#[tokio::test]
+async fn windows_above_retention_stop_the_start() {
+    let s = Story::today().await;
+    let file = Definitions::new(&TWO.replace("timeout_secs: 600", "catch_up_window_secs: 2592000"));
+    let reply = starts(serving_with(&s, &file, &[("CRONBOX_RETENTION_DAYS", "15")])).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:8: catch_up_window_secs"), "{reply}");
+    assert!(reply.contains("must be at most 1296000: occurrences are kept for 15 days"), "{reply}");
+    assert_eq!(named(&s, "payroll").await.len(), 0);
+    starts(serving(&s, &file)).await.unwrap();
     s.end().await;
 }
 

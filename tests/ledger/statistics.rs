@@ -46,12 +46,12 @@ async fn missed_late_and_lost_runs_are_counted() {
     s.execute("UPDATE occurrences SET lateness_s = 40 WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
     s.execute("UPDATE runs SET recoveries = 2 WHERE scheduled_time = '2026-03-02T09:45:00Z'").await;
     s.execute(
-        "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on, recoveries)
+        "INSERT INTO runs_ended (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on, recoveries)
          SELECT 'ffffffff-0000-7000-8000-000000000001', id, 'catch_up', 'abandoned', '2026-03-02T09:15:00Z', '2026-03-02T09:20:00Z',
                 '2026-03-02T09:20:00Z', '2026-03-02T10:00:00Z', 3 FROM workflows",
     )
     .await;
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:00:00Z'").await;
+    s.execute("UPDATE ledger SET watch_at = '2026-03-02T10:00:00Z'").await;
     let reply = stats(&s.editor(), &format!("?workflow_id={id}")).await;
     assert_eq!((&reply["occurrences"]["missed"], &reply["fire_delay"]["max_s"]), (&json!(1), &json!(40)));
     assert_eq!(

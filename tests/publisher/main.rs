@@ -51,6 +51,18 @@ mod metrics {
     mod ledger_gauges;
 }
 
+/// What the publisher's statements read and leave in large tables.
+mod scale {
+    mod backlogs;
+    mod gauges;
+    mod lanes;
+    // Only debug builds have a time that a test can set.
+    #[cfg(debug_assertions)]
+    mod low_water;
+    mod statement;
+    mod sweeps;
+}
+
 /// The connection between the publisher and Postgres.
 mod postgres {
     mod lost_replies;

@@ -101,7 +101,7 @@ impl World {
     }
 
     /// How many of these workflows' schedules exist.
-    async fn existing(&self, workflows: &[WorkflowId]) -> usize {
+    pub(crate) async fn existing(&self, workflows: &[WorkflowId]) -> usize {
         let mut existing = 0;
         for id in workflows {
             existing += usize::from(self.schedule(*id).await.is_some());

@@ -136,7 +136,12 @@ impl World {
     /// The same, with another DSN.
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked_by_way_of(&self, dsn: &str, hook: publisher::Hook) -> Publisher {
-        let pool = crate::database::publisher_pool(dsn);
+        self.publisher_hooked_on(crate::database::publisher_pool(dsn), hook).await
+    }
+
+    /// The same, with this pool.
+    #[cfg(debug_assertions)]
+    pub(crate) async fn publisher_hooked_on(&self, pool: PgPool, hook: publisher::Hook) -> Publisher {
         Publisher::with_hook(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }
 

@@ -12,6 +12,8 @@ pub struct Rows {
     pub most: u64,
     /// Of all answers.
     pub all: u64,
+    /// How often the statement was executed.
+    pub statements: u64,
 }
 
 /// A way on which rows are counted; clones are the same way.
@@ -60,8 +62,8 @@ impl CountingWay {
 impl Counted {
     fn count(&self, statement: String, rows: u64) {
         let mut counted = self.lock();
-        let Rows { most, all } = counted.entry(statement).or_default();
-        (*most, *all) = (rows.max(*most), *all + rows);
+        let Rows { most, all, statements } = counted.entry(statement).or_default();
+        (*most, *all, *statements) = (rows.max(*most), *all + rows, *statements + 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Rows>> {

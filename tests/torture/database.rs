@@ -61,11 +61,18 @@ const CLOCK: &str = "
 /// Not TRUNCATE, which takes longer than a short history. Ids start at 1, so that a history is reproducible.
 const EMPTY: &str = "
     DELETE FROM workflows;
+    DELETE FROM ledger;
+    DELETE FROM runs;
+    DELETE FROM run_results;
+    DELETE FROM occurrences;
+    DELETE FROM deleted_workflows;
+    UPDATE watchdog_shards SET decided_through = 'epoch', epoch = 0, lease_until = NULL;
     DELETE FROM publications;
     DELETE FROM outbox_events;
     DELETE FROM publishers;
     DELETE FROM sweeps;
     DELETE FROM sightings;
+    DELETE FROM sweep_sightings;
     DELETE FROM orphans;
     DELETE FROM rollout_queue;
     DELETE FROM vanished_workflows;

@@ -51,7 +51,7 @@ async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sq
         r#"
         -- failed runs in a row; cancelled and abandoned runs say nothing about the workflow
         SELECT count(*) FILTER (WHERE state IN ('failed', 'timed_out')) AS "count!"
-          FROM (SELECT state FROM runs
+          FROM (SELECT state FROM runs_ended
                  WHERE workflow_id = $1 AND state IN ('succeeded', 'failed', 'timed_out') AND created_on >= $2
                  ORDER BY id DESC
                  LIMIT $3) AS last
@@ -68,7 +68,9 @@ async fn counted_since(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<Da
     sqlx::query_scalar!(
         r#"
         -- a resume begins a new count; if the workflow has no schedule, its last edit does
-        SELECT COALESCE(schedule_activated_at, updated_on) AS "since!" FROM workflows WHERE id = $1
+        SELECT COALESCE(l.activated_on, w.updated_on) AS "since!"
+          FROM workflows w LEFT JOIN ledger l ON l.workflow_id = w.id
+         WHERE w.id = $1
         "#,
         id.0,
     )

@@ -119,22 +119,40 @@ pub struct Beat {
 }
 
 /// The slots of an instance that a claim may fill.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Slots {
+    /// How many slots the instance has.
+    pub total: i64,
     /// How many slots are free.
     pub free: i64,
+    /// How many runs the claim takes at most.
+    pub most: i64,
     /// How many slots one team may use.
     pub of_a_team: i64,
     /// How many slots each team uses now.
     pub used: Vec<(i64, i64)>,
+    /// How many slots each workflow uses now.
+    pub used_by_workflow: Vec<(i64, i64)>,
+}
+
+impl Slots {
+    /// An instance with so many slots, all of which are free, and which one team may use.
+    #[must_use]
+    pub fn all_free(slots: i64) -> Self {
+        Self { total: slots, free: slots, most: slots, of_a_team: slots, ..Self::default() }
+    }
 }
 
 /// Claims accepted runs that are due, for the free slots.
 ///
-/// A team gets at most the rest of its share. The team that uses the fewest slots comes first, and within a team the
-/// oldest run. An automatic run waits while its workflow is paused, and does not start after it has expired. A run that
-/// had started and was handed over does not continue after `handed_over_until`. A run among `executing` waits until
-/// this process has ended its attempt.
+/// A team gets at most the rest of its share. The team that uses the fewest slots comes first, within a team the
+/// workflow that uses the fewest, and within a workflow the oldest run. The last fifth of the slots is only for teams that
+/// use less than an equal share, as it were if one more team had runs; the last twentieth is only for teams that use
+/// hardly any. So a team finds a slot at once, however many others have filled theirs.
+///
+/// An automatic run waits while its workflow is paused, and does not start after it has expired. A run that had started
+/// and was handed over does not continue after `handed_over_until`. A run among `executing` waits until this process has
+/// ended its attempt.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -146,6 +164,7 @@ pub async fn claim_due_runs(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Vec<Claimed>> {
     let (teams, used): (Vec<i64>, Vec<i64>) = slots.used.iter().copied().unzip();
+    let (workflows, used_by_workflow): (Vec<i64>, Vec<i64>) = slots.used_by_workflow.iter().copied().unzip();
     sqlx::query_as!(
         Claimed,
         r#"
@@ -159,18 +178,25 @@ pub async fn claim_due_runs(
                      LIMIT 1)
               FROM teams_with_work t
              WHERE t.team_id IS NOT NULL
+        ), fairness AS (
+            -- an equal share for each team that uses slots or has runs, and for one more
+            SELECT GREATEST(1, $9 / (1 + count(*))) AS fair_share
+              FROM (SELECT team_id FROM teams_with_work WHERE team_id IS NOT NULL
+                     UNION
+                    SELECT unnest($7::bigint[])) AS busy
         ), shares AS (
             SELECT t.team_id, COALESCE(u.slots, 0) AS used, $6 - COALESCE(u.slots, 0) AS room
               FROM teams_with_work t
               LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS u (team_id, slots) ON u.team_id = t.team_id
              WHERE t.team_id IS NOT NULL AND COALESCE(u.slots, 0) < $6 AND cronbox_hold() IS NULL
-        ), candidates AS MATERIALIZED (
-            -- twice as many as wanted, because another instance may be taking the first half
-            SELECT c.id, c.run_after, s.team_id, s.room,
-                   s.used + row_number() OVER (PARTITION BY s.team_id ORDER BY c.run_after, c.id) AS place
+        ), oldest AS MATERIALIZED (
+            -- twice as many as wanted, because another instance may be taking the first half; and some more, because the
+            -- oldest may all be of one workflow
+            SELECT c.id, c.run_after, s.team_id, s.room, s.used,
+                   COALESCE(w.slots, 0) + row_number() OVER (PARTITION BY c.workflow_id ORDER BY c.run_after, c.id) AS nth_of_workflow
               FROM shares s
              CROSS JOIN LATERAL (
-                SELECT r.id, r.run_after
+                SELECT r.id, r.run_after, r.workflow_id
                   FROM runs r
                  WHERE r.state = 'accepted' AND r.team_id = s.team_id
                        -- the caller's sample may be behind the time at which a fire was decided just now
@@ -187,7 +213,20 @@ pub async fn claim_due_runs(
                           FROM workflows w
                          WHERE w.id = r.workflow_id)
                  ORDER BY r.run_after
-                 LIMIT 2 * LEAST($2, s.room)) AS c
+                 LIMIT GREATEST(32, 2 * LEAST($2, s.room))) AS c
+              LEFT JOIN unnest($10::bigint[], $11::bigint[]) AS w (workflow_id, slots) ON w.workflow_id = c.workflow_id
+        ), placed AS (
+            SELECT id, run_after, team_id, room,
+                   used + row_number() OVER (PARTITION BY team_id ORDER BY nth_of_workflow, run_after, id) AS place
+              FROM oldest
+        ), candidates AS MATERIALIZED (
+            SELECT p.id, p.run_after, p.team_id, p.room, p.place
+              FROM (SELECT *, row_number() OVER (ORDER BY place, run_after, id) AS nth FROM placed) AS p
+             CROSS JOIN fairness
+             WHERE p.nth <= $12 - CASE WHEN p.place <= GREATEST(1, $9 / 100) THEN 0
+                                       WHEN p.place <= fairness.fair_share THEN $9 / 20
+                                       ELSE $9 / 5 END
+                OR p.place <= GREATEST(1, $9 / 100)
         ), locked AS MATERIALIZED (
             -- locks the rows one by one in their order, so that LIMIT ends the locking; a join could lock all accepted
             -- runs
@@ -217,13 +256,17 @@ pub async fn claim_due_runs(
           FROM claimed c JOIN workflows w ON w.id = c.workflow_id JOIN teams t ON t.id = w.team_id
         "#,
         lease.instance,
-        slots.free,
+        slots.most.min(slots.free),
         now,
         lease.secs,
         executing,
         slots.of_a_team,
         &teams,
         &used,
+        slots.total,
+        &workflows,
+        &used_by_workflow,
+        slots.free,
     )
     .fetch_all(db)
     .await
@@ -242,12 +285,22 @@ pub async fn finish_run(
 ) -> sqlx::Result<Ownership> {
     let done = sqlx::query!(
         r#"
-        -- finish a run: only this attempt of this instance, and never twice
-        UPDATE runs
-           SET state = $4, result = $5, error = CASE WHEN $4 = 'cancelled' THEN COALESCE(cancel_reason, $6) ELSE $6 END, finished_on = $7, tries = tries + $8,
-               duration_ms = (EXTRACT(EPOCH FROM $7 - started_on) * 1000)::bigint,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = $1 AND state = 'running' AND locked_by = $2 AND attempt = $3
+        -- finish a run: only this attempt of this instance, and never twice. A transaction that waits for its row finds
+        -- none afterwards; it would fail if an UPDATE moved the row to its partition
+        WITH finished AS (
+            DELETE FROM runs_live r
+             WHERE r.id = $1 AND r.state = 'running' AND r.locked_by = $2 AND r.attempt = $3
+            RETURNING r AS run
+        ), apart AS (
+            -- lists and statistics do not read long results
+            INSERT INTO run_results (run_id, result) SELECT $1, $5 FROM finished WHERE octet_length($5::jsonb::text) > 1024
+        )
+        INSERT INTO runs_ended
+        SELECT e.*
+          FROM finished
+         CROSS JOIN LATERAL ended_run(run, $4, $7, CASE WHEN $4 = 'cancelled' THEN COALESCE((run).cancel_reason, $6) ELSE $6 END,
+                                      result => CASE WHEN octet_length($5::jsonb::text) <= 1024 THEN $5 END, failed_tries => $8,
+                                      took_ms => (EXTRACT(EPOCH FROM $7 - (run).started_on) * 1000)::bigint) AS e
         "#,
         run.id,
         instance,
@@ -458,25 +511,35 @@ pub async fn hand_over_unknown(
                AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
                                 WHERE known.id = r.id AND known.attempt = r.attempt)
         ), own AS MATERIALIZED (
-            SELECT r.id
+            SELECT r.id, r.cancel_requested_on IS NOT NULL AS is_cancelled
               FROM unknown JOIN runs r ON r.id = unknown.id
              WHERE r.state = 'running' AND r.locked_by = $1
                FOR UPDATE OF r SKIP LOCKED
         ), handed_over AS (
-            UPDATE runs r
-               SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
-                   finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
-                   error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled_on_request') END,
-                   handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
+            UPDATE runs_live r
+               SET state = 'accepted', handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
                    handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off) THEN
                                             cronbox_now() + make_interval(secs => $4)
                                        END
               FROM own
-             WHERE r.id = own.id AND r.state = 'running' AND r.locked_by = $1
+             WHERE r.id = own.id AND NOT own.is_cancelled AND r.state = 'running' AND r.locked_by = $1
             RETURNING r.id
+        ), cancelled AS (
+            DELETE FROM runs_live r USING own
+             WHERE r.id = own.id AND own.is_cancelled AND r.state = 'running' AND r.locked_by = $1
+            RETURNING r AS run
+        ), ended AS (
+            INSERT INTO runs_ended
+            SELECT e.*
+              FROM cancelled
+             CROSS JOIN LATERAL ended_run(run, 'cancelled', GREATEST((run).cancel_requested_on, (run).started_on),
+                                          COALESCE((run).cancel_reason, 'cancelled_on_request'), more_handed_over => 1) AS e
+            RETURNING id
+        ), done AS (
+            SELECT id FROM handed_over UNION ALL SELECT id FROM ended
         )
-        SELECT count(handed_over.id) AS "handed_over!", count(*) - count(handed_over.id) AS "locked!"
-          FROM unknown LEFT JOIN handed_over USING (id)
+        SELECT count(done.id) AS "handed_over!", count(*) - count(done.id) AS "locked!"
+          FROM unknown LEFT JOIN done USING (id)
         "#,
         instance,
         &ids,

@@ -78,10 +78,13 @@ async fn end(tx: &mut PgConnection, fence: Fence, now: DateTime<Utc>) -> sqlx::R
     sqlx::query!(
         r#"
         -- end a run that is to be cancelled, instead of handing it over
-        UPDATE runs
-           SET state = 'cancelled', error = COALESCE(cancel_reason, 'cancelled_on_request'), finished_on = $2,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = $1
+        WITH cancelled AS (
+            DELETE FROM runs_live r WHERE r.id = $1 RETURNING r AS run
+        )
+        INSERT INTO runs_ended
+        SELECT e.*
+          FROM cancelled
+         CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, COALESCE((run).cancel_reason, 'cancelled_on_request')) AS e
         "#,
         fence.id,
         now,
@@ -101,7 +104,7 @@ async fn accept_again(
     sqlx::query!(
         r#"
         -- hand over a run: no recovery, because its instance is not lost
-        UPDATE runs
+        UPDATE runs_live
            SET state = 'accepted', run_after = LEAST(run_after, $3), handed_over = handed_over + 1,
                cut_off = cut_off + $2, locked_by = NULL, locked_at = NULL, lease_until = NULL,
                handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off + $2) THEN

@@ -240,7 +240,7 @@ async fn let_go_on(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> s
     sqlx::query!(
         r#"
         -- continue lost runs: this transaction has locked them, so no other has changed them
-        UPDATE runs
+        UPDATE runs_live
            SET state = 'accepted', recoveries = recoveries + 1, run_after = LEAST(run_after, $2),
                locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = ANY($1)
@@ -257,10 +257,13 @@ async fn let_be_cancelled(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc
     sqlx::query!(
         r#"
         -- end lost runs that are to be cancelled
-        UPDATE runs
-           SET state = 'cancelled', error = 'instance_lost_after_cancel:' || COALESCE(cancel_reason, 'cancelled_on_request'),
-               finished_on = $2, locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = ANY($1)
+        WITH cancelled AS (
+            DELETE FROM runs_live r WHERE r.id = ANY($1) RETURNING r AS run
+        )
+        INSERT INTO runs_ended
+        SELECT e.*
+          FROM cancelled
+         CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, 'instance_lost_after_cancel:' || COALESCE((run).cancel_reason, 'cancelled_on_request')) AS e
         "#,
         ids,
         now,

@@ -5,22 +5,53 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use db::failpoint::pass_point;
+use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
 use workflows::failpoint::Point;
 
 use super::{Executor, Settings, heartbeat};
-use crate::claim::Slots;
+use crate::claim::{Claimed, Slots};
 use crate::shutdown::Shutdown;
 
 /// How long interrupted attempts may take to hand over their runs.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
+/// How many runs one claim takes at most: by so many the bytes of the runs may exceed their limit.
+const CLAIMED_AT_ONCE: i64 = 64;
+
 /// The attempts that one loop has started. Each uses a slot of its team until the loop sees the end of its task.
 #[derive(Default)]
 pub(super) struct RunningAttempts {
     tasks: JoinSet<()>,
-    /// The team of each task.
-    teams: HashMap<Id, i64>,
+    /// What each task uses.
+    uses: HashMap<Id, Use>,
+}
+
+/// What an attempt uses beside its slot.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    team_id: i64,
+    workflow_id: i64,
+    /// The memory of its action and inputs.
+    bytes: usize,
+}
+
+impl Use {
+    fn of_run(run: &Claimed) -> Self {
+        let bytes = count_bytes(&run.action) + count_bytes(&run.inputs);
+        Self { team_id: run.team_id, workflow_id: run.workflow_id, bytes }
+    }
+}
+
+/// Returns how much memory a document takes, approximately: much more than its text, if it has many small values.
+fn count_bytes(document: &Value) -> usize {
+    const NODE: usize = 32;
+    NODE + match document {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(count_bytes).sum::<usize>(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| NODE + key.len() + count_bytes(value)).sum::<usize>(),
+    }
 }
 
 impl RunningAttempts {
@@ -34,9 +65,15 @@ impl RunningAttempts {
     }
 
     /// Starts an attempt, which uses a slot of its team.
-    fn start_attempt(&mut self, team_id: i64, attempt: impl Future<Output = ()> + Send + 'static) {
+    fn start_attempt(&mut self, uses: Use, attempt: impl Future<Output = ()> + Send + 'static) {
         let task = self.tasks.spawn(attempt).id();
-        self.teams.insert(task, team_id);
+        self.uses.insert(task, uses);
+    }
+
+    /// Whether a further run may start: a slot is free, and the documents of the running ones are within their limit.
+    fn has_room(&self, settings: &Settings) -> bool {
+        let bytes: usize = self.uses.values().map(|uses| uses.bytes).sum();
+        self.len() < settings.slots && bytes < settings.bytes
     }
 
     /// Waits until an attempt ends, and frees its slot; `None` if none runs. If the wait is cancelled, nothing is lost.
@@ -58,19 +95,24 @@ impl RunningAttempts {
             Ok((task, ())) => *task,
             Err(error) => error.id(),
         };
-        self.teams.remove(&task);
+        self.uses.remove(&task);
     }
 
     /// Returns what a claim may take.
     fn slots_to_claim(&self, settings: &Settings) -> Slots {
-        let mut used = HashMap::<i64, i64>::new();
-        for team_id in self.teams.values() {
-            *used.entry(*team_id).or_default() += 1;
+        let (mut used, mut used_by_workflow) = (HashMap::<i64, i64>::new(), HashMap::<i64, i64>::new());
+        for uses in self.uses.values() {
+            *used.entry(uses.team_id).or_default() += 1;
+            *used_by_workflow.entry(uses.workflow_id).or_default() += 1;
         }
+        let count = |slots: usize| i64::try_from(slots).unwrap_or(i64::MAX);
         Slots {
-            free: i64::try_from(settings.slots.saturating_sub(self.len())).unwrap_or(i64::MAX),
-            of_a_team: i64::try_from(settings.slots_of_a_team).unwrap_or(i64::MAX),
+            total: count(settings.slots),
+            free: count(settings.slots.saturating_sub(self.len())),
+            most: CLAIMED_AT_ONCE,
+            of_a_team: count(settings.slots_of_a_team),
             used: used.into_iter().collect(),
+            used_by_workflow: used_by_workflow.into_iter().collect(),
         }
     }
 
@@ -83,7 +125,7 @@ impl RunningAttempts {
 impl Executor {
     /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
     pub async fn execute_until(self, shutdown: Shutdown) {
-        let slots = self.parts.settings.slots;
+        let settings = self.parts.settings;
         let poll = self.parts.settings.poll;
         let beating = tokio::spawn(heartbeat::renew_repeatedly(self.clone()));
         let mut running = RunningAttempts::default();
@@ -91,14 +133,15 @@ impl Executor {
             running.free_slots();
             let started = self.start_due(&mut running, &shutdown).await;
             // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
-            if started > 0 && running.len() < slots {
+            let has_room = running.has_room(&settings);
+            if started > 0 && has_room {
                 continue;
             }
             tokio::select! {
                 () = shutdown.wait_for_drain() => break,
                 Some(()) = running.wait_for_end() => {}
-                () = self.parts.wake.wait_for_notification(), if running.len() < slots => {}
-                () = tokio::time::sleep(poll), if running.len() < slots => {}
+                () = self.parts.wake.wait_for_notification(), if has_room => {}
+                () = tokio::time::sleep(poll), if has_room => {}
             }
         }
         self.drain(running, &shutdown).await;
@@ -107,7 +150,7 @@ impl Executor {
 
     pub(super) async fn start_due(&self, running: &mut RunningAttempts, shutdown: &Shutdown) -> usize {
         let slots = running.slots_to_claim(&self.parts.settings);
-        if slots.free == 0 || !self.hand_over_unknown().await {
+        if !running.has_room(&self.parts.settings) || !self.hand_over_unknown().await {
             return 0;
         }
         // A later poll hands over the runs whose rows are locked now.
@@ -131,7 +174,7 @@ impl Executor {
         let started = claimed.len();
         for (run, registered) in claimed {
             pass_point(Point::I4);
-            running.start_attempt(run.team_id, self.clone().execute_attempt(run, registered));
+            running.start_attempt(Use::of_run(&run), self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started

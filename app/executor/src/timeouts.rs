@@ -182,7 +182,7 @@ async fn try_again(tx: &mut PgConnection, id: Uuid, run_after: DateTime<Utc>) ->
     sqlx::query!(
         r#"
         -- try a stuck run again: the executor that has it loses it
-        UPDATE runs
+        UPDATE runs_live
            SET state = 'accepted', tries = tries + 1, run_after = $2, error = $3,
                locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = $1
@@ -200,11 +200,14 @@ async fn end(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Resul
     sqlx::query!(
         r#"
         -- end a stuck run
-        UPDATE runs
-           SET state = 'timed_out', tries = tries + 1, finished_on = $2, error = $3,
-               duration_ms = (EXTRACT(EPOCH FROM $2 - started_on) * 1000)::bigint,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = $1
+        WITH timed_out AS (
+            DELETE FROM runs_live r WHERE r.id = $1 RETURNING r AS run
+        )
+        INSERT INTO runs_ended
+        SELECT e.*
+          FROM timed_out
+         CROSS JOIN LATERAL ended_run(run, 'timed_out', $2, $3, failed_tries => 1,
+                                      took_ms => (EXTRACT(EPOCH FROM $2 - (run).started_on) * 1000)::bigint) AS e
         "#,
         id,
         now,

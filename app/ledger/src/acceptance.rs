@@ -139,8 +139,8 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
         if lock_workflow(&mut tx, id, None, now).await?.is_none() {
             return Ok(missed);
         }
-        let Some(cursor) = ledger_cursor::read_cursor(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until)
-        else {
+        let ledger = ledger_cursor::find_cursor(&mut tx, id).await?;
+        let Some(cursor) = ledger.map(|ledger| ledger.cursor).filter(|cursor| *cursor < until) else {
             return Ok(missed);
         };
         let versions = versions::read_over(&mut tx, id, cursor, DateTime::<Utc>::MAX_UTC).await?;
@@ -159,8 +159,8 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
             .collect();
         missed += span::record_not_run(&mut tx, id, &gap, now).await?;
         // Times that cannot be computed stay open. The watchdog decides them when they can be.
-        let watch_at =
-            if due.is_blocked { Some(due.through) } else { due_times::next_due_time(&versions, due.through) };
+        let next = due_times::next_due_time(&versions, due.through).filter(|_| !due.is_blocked);
+        let watch_at = next.unwrap_or(due.through);
         ledger_cursor::advance_cursor(&mut tx, id, due.through, watch_at).await?;
         tx.commit().await?;
         if due.through >= until || due.is_blocked {
@@ -187,7 +187,7 @@ async fn workflows_after(db: &mut PgConnection, last: WorkflowId) -> sqlx::Resul
     let ids = sqlx::query_scalar!(
         r#"
         -- the next workflows by id; workflows that never had a cron have no cursor
-        SELECT id FROM workflows WHERE id > $1 AND ledger_cursor IS NOT NULL ORDER BY id LIMIT $2
+        SELECT workflow_id FROM ledger WHERE workflow_id > $1 ORDER BY workflow_id LIMIT $2
         "#,
         last.0,
         BATCH,

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::delivery::GRACE;
 use workflows::Workflow;
-use workflows::definition::policies::CatchUp;
+use workflows::definition::policies::{CatchUp, Policies};
 use workflows::reasons::ReasonCode;
 
 use crate::due_times::{self, DueTime};
@@ -26,10 +26,10 @@ pub enum Late {
 
 /// The age up to which a time may run.
 #[must_use]
-pub fn late_run_window(workflow: &Workflow) -> TimeDelta {
-    match workflow.spec.policies.catch_up {
+pub fn late_run_window(policies: &Policies) -> TimeDelta {
+    match policies.catch_up {
         CatchUp::None => GRACE,
-        CatchUp::Skip | CatchUp::RunAll => TimeDelta::seconds(workflow.spec.policies.catch_up_window_secs.into()),
+        CatchUp::Skip | CatchUp::RunAll => TimeDelta::seconds(policies.catch_up_window_secs.into()),
     }
 }
 
@@ -43,8 +43,8 @@ pub async fn decide_late_time(
     due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let activated_on = ledger_cursor::read_cursor(tx, workflow.id).await?.activated_on;
-    match out_of_reach(workflow, due, activated_on, now) {
+    let activated_on = ledger_cursor::find_cursor(tx, workflow.id).await?.and_then(|ledger| ledger.activated_on);
+    match out_of_reach(&workflow.spec.policies, due, activated_on, now) {
         Some(not_run) => Ok(not_run),
         None => is_wanted(tx, workflow, due, now).await,
     }
@@ -53,7 +53,7 @@ pub async fn decide_late_time(
 /// Returns why a late time cannot run, if this does not depend on other due times.
 #[must_use]
 pub fn out_of_reach(
-    workflow: &Workflow,
+    policies: &Policies,
     due: &DueTime,
     activated_on: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
@@ -72,10 +72,10 @@ pub fn out_of_reach(
     if activated_on.is_some_and(|activated_on| due.time < activated_on) {
         return missed(ReasonCode::BeforeActivation);
     }
-    if workflow.spec.policies.catch_up == CatchUp::None {
+    if policies.catch_up == CatchUp::None {
         return missed(ReasonCode::NoFireAndNoCatchUp);
     }
-    if now - due.time > late_run_window(workflow) {
+    if now - due.time > late_run_window(policies) {
         return missed(ReasonCode::OlderThanCatchUpWindow);
     }
     None

@@ -10,6 +10,8 @@ mod cases;
 mod decide_fire;
 mod disagreement;
 mod on_time;
+mod record;
+mod slow_path;
 
 pub use answer::{Answer, Reason};
 pub use decide_fire::FireDecider;

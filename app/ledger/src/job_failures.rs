@@ -16,16 +16,27 @@ pub fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> s
     Ok(())
 }
 
-/// Stores which workflows a pass could not process, after it has processed all others. Verification skips them.
+/// Stores which workflows a pass could not process, after it has processed all others of these shards. Verification
+/// skips them.
 ///
 /// # Errors
 /// Fails if the database fails; then the rows of the previous pass remain.
-pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
+pub(crate) async fn store_failed(
+    db: &mut PgConnection,
+    job: &'static str,
+    shards: &[i16],
+    failed: &[i64],
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- store failed workflows: only those of this pass; a workflow that failed before keeps its time
         WITH recovered AS (
-            DELETE FROM job_failures WHERE job = $1 AND workflow_id <> ALL($2::bigint[])
+            DELETE FROM job_failures f
+             WHERE f.job = $1 AND f.workflow_id <> ALL($2::bigint[])
+               AND (f.workflow_id % 8 = ANY($3::smallint[])
+                    -- a pass leases no shard in which no time is due
+                    OR NOT EXISTS (SELECT FROM ledger l
+                                    WHERE l.workflow_id = f.workflow_id AND (l.watch_at IS NOT NULL OR l.cron IS NOT NULL)))
         )
         INSERT INTO job_failures (job, workflow_id, failed_on)
         SELECT $1, workflow_id, cronbox_now() FROM UNNEST($2::bigint[]) AS failed (workflow_id)
@@ -33,6 +44,7 @@ pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, faile
         "#,
         job,
         failed,
+        shards,
     )
     .execute(db)
     .await

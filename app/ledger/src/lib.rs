@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 4 fires | `invoke.rs`, `watchdog.rs`, `acceptance.rs` |
 //! | 3 past times | `catch_up.rs`, `backfills.rs`, `manual.rs`, `verify.rs` |
-//! | 2 due times | `due_times.rs`, `admission/`, `stats.rs` |
+//! | 2 due times | `due_times.rs`, `followers.rs`, `admission/`, `stats.rs` |
 //! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `prune_marks.rs`, `job_failures.rs`, .. |
 //!
 //! A file imports from its own floor and from those below it. This crate imports `schedule`, `db` and `workflows`. It
@@ -16,6 +16,7 @@ pub mod admission;
 pub mod backfills;
 pub mod catch_up;
 pub mod due_times;
+pub mod followers;
 pub mod identity;
 pub mod invoke;
 pub mod job_failures;

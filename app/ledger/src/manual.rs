@@ -137,7 +137,7 @@ async fn record_retried_run(tx: &mut PgConnection, retry: Uuid, first: Uuid) -> 
     sqlx::query!(
         r#"
         -- record which run a retry repeats
-        UPDATE runs SET retry_of = $2 WHERE id = $1
+        UPDATE runs_live SET retry_of = $2 WHERE id = $1
         "#,
         retry,
         first,

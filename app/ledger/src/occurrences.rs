@@ -149,7 +149,7 @@ pub async fn record_occurrence(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx
     Ok(id.map_or(Recorded::Theirs, Recorded::Ours))
 }
 
-/// Records that the times of these runs were skipped, because a newer time replaced them.
+/// Records that the times of these runs, which have ended, were skipped, because a newer time replaced them.
 ///
 /// They name no run any more, so that a repeated fire gets the answer of a skipped time.
 ///
@@ -164,9 +164,11 @@ pub async fn skip_replaced(
     sqlx::query!(
         r#"
         -- skip the times of replaced runs: only the decision fired becomes skipped_overlap
-        UPDATE occurrences
+        UPDATE occurrences o
            SET decision = 'skipped_overlap', reason = $2, run_id = NULL, updated_on = $3
-         WHERE run_id = ANY($1) AND decision = 'fired'
+          FROM runs_ended r
+         WHERE r.id = ANY($1) AND o.workflow_id = r.workflow_id AND o.scheduled_time = r.scheduled_time AND o.run_id = r.id
+           AND o.decision = 'fired'
         "#,
         runs,
         reason.as_str(),
@@ -226,6 +228,8 @@ pub async fn find_with_time(db: &mut PgConnection, workflow: WorkflowId, time: D
         SELECT cronbox_now() AS "now!", o.decision AS "decision?: Decision", o.reason, o.run_id
           FROM (SELECT) AS always
           LEFT JOIN occurrences o ON o.workflow_id = $1 AND o.scheduled_time = $2
+                -- a deleted workflow keeps its rows for a while
+                AND EXISTS (SELECT FROM workflows w WHERE w.id = $1)
         "#,
         workflow.0,
         time,

@@ -74,11 +74,18 @@ async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<Da
     sqlx::query_scalar!(
         r#"
         -- the earliest time that the watchdog still has to decide
-        SELECT min(watch_at)
-          FROM workflows
-         WHERE watch_at IS NOT NULL
-           AND ($1::bigint IS NULL OR team_id = $1)
-           AND ($2::bigint IS NULL OR id = $2)
+        SELECT LEAST(
+                   (SELECT min(l.watch_at)
+                      FROM ledger l JOIN workflows w ON w.id = l.workflow_id
+                     WHERE l.watch_at IS NOT NULL
+                       AND ($1::bigint IS NULL OR w.team_id = $1)
+                       AND ($2::bigint IS NULL OR w.id = $2)),
+                   -- no due time of a follower after the end of its shard is older than this
+                   (SELECT min(s.decided_through)
+                      FROM watchdog_shards s
+                     WHERE ($2::bigint IS NULL OR s.shard = $2 % 8)
+                       AND EXISTS (SELECT FROM ledger l
+                                    WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL)))
         "#,
         scope.team_id,
         scope.workflow_id,

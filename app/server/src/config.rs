@@ -48,8 +48,11 @@ pub struct Config {
     #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
     /// Runs that this instance executes at once.
-    #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 256)]
+    #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 1_000)]
     pub executor_slots: usize,
+    /// Mebibytes that the actions and inputs of these runs may take at once; further runs wait.
+    #[arg(long, env = "CRONBOX_EXECUTOR_MEBIBYTES", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub executor_mebibytes: u32,
     /// Per cent of these slots that the runs of one team may use at once, so that no team blocks another.
     #[arg(long, env = "CRONBOX_EXECUTOR_TEAM_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub executor_team_percent: u8,
@@ -168,6 +171,7 @@ impl Config {
         executor::Settings {
             slots: self.executor_slots,
             slots_of_a_team: self.slots_of_a_team(),
+            bytes: usize::try_from(self.executor_mebibytes).unwrap_or(usize::MAX) << 20,
             poll: Duration::from_millis(self.executor_poll_ms),
             drain: Duration::from_secs(self.shutdown_drain_secs),
             heartbeat: Duration::from_millis(self.heartbeat_ms),

@@ -68,13 +68,20 @@ pub struct Payload {
 pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- enqueue: the publication first, so that a workflow's rows are inserted under its lock
+        -- enqueue: the publication first, so that a workflow's rows are inserted under its lock. An edit overtakes
+        -- repairs: in its lane nothing new is due in the past, because claims do not read there. It does not end the
+        -- backoff of a workflow that is edited in a loop during an outage (more than two superseded failures), which is
+        -- at most 30 s
         WITH publication AS (
             INSERT INTO publications AS p (workflow_id, desired_revision, due_at)
             VALUES ($1, $2, cronbox_now())
             ON CONFLICT (workflow_id) DO UPDATE
                SET desired_revision = GREATEST(p.desired_revision, excluded.desired_revision),
-                   due_at = LEAST(p.due_at, excluded.due_at),
+                   due_at = CASE WHEN p.superseded > 2
+                                 THEN LEAST(GREATEST(p.due_at, excluded.due_at), excluded.due_at + INTERVAL '30 seconds')
+                                 WHEN p.is_repair THEN excluded.due_at
+                                 ELSE LEAST(p.due_at, excluded.due_at) END,
+                   is_repair = FALSE,
                    attempt_count = 0,
                    failures = 0,
                    error_class = NULL

@@ -233,9 +233,14 @@ async fn mark_workflows(
              WHERE w.state <> 'archived'
              ORDER BY w.id
                FOR NO KEY UPDATE OF w
+        ), watched AS (
+            -- the due times of a follower are computed by each pass
+            UPDATE ledger l SET watch_at = LEAST(l.watch_at, $4)
+              FROM changed
+             WHERE l.workflow_id = changed.id AND l.watch_at IS NOT NULL
         )
         UPDATE workflows w
-           SET zone_change_id = $1, watch_at = LEAST(w.watch_at, $4)
+           SET zone_change_id = $1
           FROM changed
          WHERE w.id = changed.id
         RETURNING w.id
@@ -279,7 +284,10 @@ async fn rewatch_workflows(db: &mut PgConnection, change: i64) -> sqlx::Result<(
     sqlx::query!(
         r#"
         -- rewatch_workflows
-        UPDATE workflows SET watch_at = LEAST(watch_at, cronbox_now()) WHERE zone_change_id = $1
+        UPDATE ledger l
+           SET watch_at = LEAST(l.watch_at, cronbox_now())
+          FROM workflows w
+         WHERE w.id = l.workflow_id AND w.zone_change_id = $1 AND l.watch_at IS NOT NULL
         "#,
         change,
     )

@@ -24,11 +24,14 @@ REVOKE UPDATE, DELETE ON audit_log FROM cronbox_app;
 REVOKE DELETE ON teams, api_keys FROM cronbox_app;
 -- The app shortens the leases of publishers when the database's clock goes back, and reads what a sweep has seen.
 REVOKE INSERT ON publishers FROM cronbox_app;
-REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_changes, rollout_queue, config_generation FROM cronbox_app;
+REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_sightings, sweep_changes, rollout_queue, config_generation FROM cronbox_app;
 -- Zone data come with a migration or by `cronbox-app zones update`, which the owner runs. The app prunes them.
 REVOKE INSERT, UPDATE ON zone_data, zone_changes FROM cronbox_app;
 -- A team keeps its limits. What its workflows add up to is counted by their trigger, which runs as the app.
 REVOKE DELETE ON team_limits, team_usage FROM cronbox_app;
+-- The shares of the watchdog stay, and their number. Partitions are made and dropped by functions of the owner.
+REVOKE INSERT, DELETE ON watchdog_shards FROM cronbox_app;
+REVOKE INSERT, UPDATE, DELETE ON partition_bounds FROM cronbox_app;
 -- Since when the statistics count is what their migration has found.
 REVOKE INSERT, UPDATE, DELETE ON statistics_start FROM cronbox_app;
 -- Which database this is, and how far it was pruned, is never forgotten.
@@ -41,11 +44,17 @@ GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends
 GRANT SELECT, INSERT, UPDATE ON outbox_events TO cronbox_publisher;
 -- A publication of a deleted workflow goes with its tombstone.
 GRANT SELECT, INSERT, UPDATE, DELETE ON publications TO cronbox_publisher;
-GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, orphans, sweep_changes, rollout_queue
+GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, sweep_sightings, orphans, sweep_changes, rollout_queue
     TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE ON config_generation, database_identity TO cronbox_publisher;
 GRANT SELECT ON zone_data, zone_changes TO cronbox_publisher;
 -- For the metrics.
+GRANT SELECT ON ledger, watchdog_shards TO cronbox_publisher;
 GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronbox_publisher;
 GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON runs TO cronbox_publisher;
 GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
+
+-- What runs as the owner is for those who need it.
+REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
+    cronbox_xmin_age() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

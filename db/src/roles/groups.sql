@@ -26,6 +26,15 @@ BEGIN
             EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), name);
         END IF;
     END LOOP;
+    -- The age of the oldest snapshot is read as the owner. Without this right the figure is NULL, and nothing else.
+    IF NOT pg_has_role('cronbox_owner', 'pg_read_all_stats', 'MEMBER') THEN
+        BEGIN
+            GRANT pg_read_all_stats TO cronbox_owner;
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE NOTICE 'the metric XminAge needs: GRANT pg_read_all_stats TO cronbox_owner, by a role that may';
+        END;
+    END IF;
     -- Databases that were made before Postgres 15 let every role create functions that ours would call.
     IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
         EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema());

@@ -4,19 +4,26 @@
 //! rows wait, the workflow is published once, in its current state.
 
 pub(crate) mod deployment;
+pub(crate) mod low_water;
 pub(crate) mod publishers;
 pub(crate) mod workflows;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 
 use self::deployment::Generation;
-use self::publishers::join_publishers;
+use self::low_water::{LowWater, Marks};
 use crate::failpoint::{Injector, Point};
 use crate::scheduler::lease::{LEASE, Lease, Span};
+
+/// How far the count of what remains goes: a larger backlog is not worth a longer statement.
+const MOST_COUNTED: i64 = 100_000;
+/// How many workflows one statement releases from their backoff.
+const RELEASED_AT_ONCE: i64 = 1000;
+/// A claim in this many takes repairs first, so that a constant stream of edits leaves them a tenth.
+const REPAIRS_FIRST_IN: u32 = 10;
 
 /// If this many claims in a row were not settled, the workflow may be what kills the publisher.
 const CRASHES: i32 = 2;
@@ -40,6 +47,16 @@ pub(crate) struct Claim {
     pub(crate) spec_hash: Option<String>,
     pub(crate) schedule_name: Option<String>,
     pub(crate) verify: Verify,
+    pub(crate) lane: Lane,
+}
+
+/// Why a workflow is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// An edit, a retry, or a change of its own, for example its end.
+    Edit,
+    /// A sweep, a rollout, a revival or a verify pass; these wait behind edits.
+    Repair,
 }
 
 /// Whether this claim is to read the schedule back.
@@ -69,6 +86,24 @@ pub(crate) enum Choice {
     Suspects,
 }
 
+/// What one claim takes: which workflows, how many repairs, and from which lane first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) choice: Choice,
+    /// How many repairs it may take.
+    pub(crate) repairs: usize,
+    /// The lane from which it takes first; what is left of the batch is for the other one.
+    pub(crate) first: Lane,
+}
+
+impl Wanted {
+    /// What the claim with this number takes, the first being 0.
+    pub(crate) fn of_claim(number: u32, choice: Choice, repairs: usize) -> Wanted {
+        let is_for_repairs = number % REPAIRS_FIRST_IN == REPAIRS_FIRST_IN - 1;
+        Wanted { choice, repairs, first: if is_for_repairs { Lane::Repair } else { Lane::Edit } }
+    }
+}
+
 /// Which publisher claims, and how many workflows.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant {
@@ -79,24 +114,25 @@ pub(crate) struct Claimant {
     pub(crate) generation: Generation,
 }
 
-/// Claims the workflows that have been due for longest; an empty batch means that none is due.
+/// Claims the workflows that have been due for longest, edits before repairs; an empty batch means that none is due.
 pub(crate) async fn claim_due_workflows(
     pool: &PgPool,
     claimant: &Claimant,
-    choice: Choice,
+    wanted: Wanted,
+    low_water: &LowWater,
     span: &Span,
     injector: &Injector,
 ) -> sqlx::Result<Batch> {
+    let marks = low_water.move_marks(pool, span.now()).await?;
     // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
     let mut tx = db::begin_transaction(pool).await?;
     injector.pass_point(Point::P1).await;
     injector.pass_point(Point::P2).await;
-    let mut claims = lease_due(&mut tx, claimant, choice).await?;
+    let mut claims = lease_due(&mut tx, claimant, wanted, marks).await?;
     let mut publishers = None;
     if !claims.is_empty() {
-        cover(&mut tx, &mut claims).await?;
-        publishers = Some(join_publishers(&mut tx, &claimant.owner).await?);
+        publishers = Some(cover(&mut tx, &mut claims, &claimant.owner).await?);
     }
     injector.pass_point(Point::P3).await;
     tx.commit().await?;
@@ -134,35 +170,66 @@ pub(crate) async fn renew_leases(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Re
     .await
 }
 
-/// Makes workflows due that wait for the end of an outage that is over.
-pub(crate) async fn end_backoffs(pool: &PgPool) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- release: skip rows that another publisher has locked, and lock in order, so that two releases cannot deadlock
-        WITH waiting AS MATERIALIZED (
-            SELECT workflow_id
-              FROM publications
-             WHERE due_at > cronbox_now() AND error_class IN ('transient', 'environment') AND lease_owner IS NULL
-             ORDER BY workflow_id
-               FOR UPDATE SKIP LOCKED
+/// The release of the workflows that wait for the end of an outage that is over, a batch at a time.
+///
+/// They become due one after the other, at the rate at which they can be published, so that an edit of the meantime
+/// waits behind few of them. What would be due earlier by its own backoff is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct BackoffRelease {
+    per_sec: f64,
+    /// How many seconds from now the next batch begins to be due.
+    from_secs: f64,
+}
+
+impl BackoffRelease {
+    /// Begins to release at this rate per second.
+    pub(crate) fn new(per_sec: u32) -> BackoffRelease {
+        BackoffRelease { per_sec: f64::from(per_sec.max(1)), from_secs: 0.0 }
+    }
+
+    /// Releases the next batch; returns how to continue, `None` = no other workflow waits for longer.
+    pub(crate) async fn release_batch(self, pool: &PgPool) -> sqlx::Result<Option<BackoffRelease>> {
+        let released = sqlx::query!(
+            r#"
+            -- release: those with the shortest backoff first, without rows that another transaction has locked. What
+            -- is released is due before the next batch begins, so that no batch takes it again
+            WITH waiting AS MATERIALIZED (
+                SELECT workflow_id, (row_number() OVER (ORDER BY due_at, workflow_id) - 1) / $2::float8 AS secs
+                  FROM (SELECT workflow_id, due_at
+                          FROM publications
+                         WHERE due_at > (SELECT cronbox_now()) + make_interval(secs => $1)
+                           AND error_class IN ('transient', 'environment')
+                           AND lease_owner IS NULL
+                         ORDER BY due_at
+                         LIMIT $3
+                           FOR UPDATE SKIP LOCKED) AS next
+            )
+            UPDATE publications AS p
+               SET due_at = LEAST(p.due_at, (SELECT cronbox_now()) + make_interval(secs => $1 + waiting.secs))
+              FROM waiting
+             WHERE p.workflow_id = waiting.workflow_id
+            "#,
+            self.from_secs,
+            self.per_sec,
+            RELEASED_AT_ONCE,
         )
-        UPDATE publications AS p
-           SET due_at = cronbox_now()
-          FROM waiting
-         WHERE p.workflow_id = waiting.workflow_id
-        "#
-    )
-    .execute(pool)
-    .await
-    .map(drop)
+        .execute(pool)
+        .await?
+        .rows_affected();
+        let from_secs = self.from_secs + f64::from(u32::try_from(released).unwrap_or(u32::MAX)) / self.per_sec;
+        Ok((released > 0).then_some(BackoffRelease { from_secs, ..self }))
+    }
 }
 
 /// Counts the workflows that are due, leased ones included.
 pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(
         r#"
-        -- count due: `due_at` stays set while leased, so this counts leased workflows, too
-        SELECT COUNT(*) AS "count!" FROM publications WHERE due_at <= cronbox_now()
+        -- count due: `due_at` stays set while leased, so this counts leased workflows, too. By lane, as the index is
+        SELECT COUNT(*) AS "count!"
+          FROM (SELECT FROM publications WHERE NOT is_repair AND due_at <= (SELECT cronbox_now())
+                 UNION ALL
+                SELECT FROM publications WHERE is_repair AND due_at <= (SELECT cronbox_now())) AS due
         "#
     )
     .fetch_one(pool)
@@ -170,16 +237,36 @@ pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// Counts the workflows that are due or backed off.
-pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
+/// Counts the workflows that are due or backed off, up to [`MOST_COUNTED`] of each lane and of the backed-off ones.
+pub(crate) async fn count_remaining(pool: &PgPool, marks: Marks) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(
         r#"
-        -- count remaining: a verify pass or an end in the future is no backlog
-        SELECT COUNT(*) AS "count!"
-          FROM publications
-         WHERE due_at IS NOT NULL
-           AND (due_at <= cronbox_now() OR error_class IN ('transient', 'environment', 'unclassified'))
-        "#
+        -- count remaining: a verify pass or an end in the future is no backlog. Each part is read by an index and
+        -- bounded: many workflows that end one day cost nothing
+        SELECT (SELECT COUNT(*)
+                  FROM (SELECT FROM publications
+                         WHERE NOT is_repair
+                           AND due_at >= CASE WHEN $1 <= (SELECT cronbox_now()) THEN COALESCE($2::timestamptz, '-infinity')
+                                              ELSE '-infinity' END
+                           AND due_at <= (SELECT cronbox_now())
+                         LIMIT $4) AS edits)
+             + (SELECT COUNT(*)
+                  FROM (SELECT FROM publications
+                         WHERE is_repair
+                           AND due_at >= CASE WHEN $1 <= (SELECT cronbox_now()) THEN COALESCE($3::timestamptz, '-infinity')
+                                              ELSE '-infinity' END
+                           AND due_at <= (SELECT cronbox_now())
+                         LIMIT $4) AS repairs)
+             + (SELECT COUNT(*)
+                  FROM (SELECT FROM publications
+                         WHERE due_at > (SELECT cronbox_now())
+                           AND error_class IN ('transient', 'environment', 'unclassified')
+                         LIMIT $4) AS backed_off) AS "count!"
+        "#,
+        marks.read_on,
+        marks.edits,
+        marks.repairs,
+        MOST_COUNTED,
     )
     .fetch_one(pool)
     .await?;
@@ -191,14 +278,15 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
         -- next due: only future publications; one that is due has a live lease, and the poll takes it when that ends
-        SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
-          FROM publications
-         WHERE due_at > cronbox_now()
-         ORDER BY due_at
-         LIMIT 1
+        SELECT EXTRACT(EPOCH FROM LEAST(
+                   (SELECT due_at FROM publications
+                     WHERE NOT is_repair AND due_at > (SELECT cronbox_now()) ORDER BY due_at LIMIT 1),
+                   (SELECT due_at FROM publications
+                     WHERE is_repair AND due_at > (SELECT cronbox_now()) ORDER BY due_at LIMIT 1)
+               ) - cronbox_now())::float8 AS secs
         "#
     )
-    .fetch_optional(pool)
+    .fetch_one(pool)
     .await?;
     Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
 }
@@ -209,50 +297,93 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
 pub(crate) async fn next_retry(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- next retry: a verify pass or an end in the future is no failure
-        SELECT CASE WHEN due_at > cronbox_now() THEN EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 ELSE 1 END AS "secs!"
-          FROM publications
-         WHERE due_at IS NOT NULL AND (due_at > cronbox_now() OR lease_until IS NULL)
-           AND error_class IN ('transient', 'environment', 'unclassified')
-         ORDER BY due_at
-         LIMIT 1
+        -- next retry: a verify pass or an end in the future is no failure. Each part has a bound that only the index of
+        -- what is backed off can use
+        SELECT LEAST(
+                   (SELECT EXTRACT(EPOCH FROM due_at - (SELECT cronbox_now()))::float8
+                      FROM publications
+                     WHERE due_at > (SELECT cronbox_now())
+                       AND error_class IN ('transient', 'environment', 'unclassified')
+                     ORDER BY due_at
+                     LIMIT 1),
+                   (SELECT 1::float8
+                      FROM publications
+                     WHERE due_at <= (SELECT cronbox_now())
+                       AND lease_until IS NULL
+                       AND error_class IN ('transient', 'environment', 'unclassified')
+                     ORDER BY due_at
+                     LIMIT 1)
+               ) AS secs
         "#
     )
-    .fetch_optional(pool)
+    .fetch_one(pool)
     .await?;
     Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
 }
 
-async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -> sqlx::Result<Vec<Claim>> {
-    let limit = match choice {
+async fn lease_due(
+    tx: &mut PgConnection,
+    claimant: &Claimant,
+    wanted: Wanted,
+    marks: Marks,
+) -> sqlx::Result<Vec<Claim>> {
+    let batch = match wanted.choice {
         Choice::Usual => i64::from(claimant.batch_size),
         Choice::Suspects => 1,
+    };
+    let repairs = batch.min(i64::try_from(wanted.repairs).unwrap_or(i64::MAX));
+    let ((of_first, of_second), (first_mark, second_mark)) = match wanted.first {
+        Lane::Edit => ((batch, repairs), (marks.edits, marks.repairs)),
+        Lane::Repair => ((repairs, batch), (marks.repairs, marks.edits)),
     };
     let rows = sqlx::query!(
         r#"
         -- claim: MATERIALIZED, because the planner may run an inlined LIMIT .. SKIP LOCKED once per
-        -- row and take more than the limit. If the ledger is held during a drain, no row is claimed
-        WITH due AS MATERIALIZED (
+        -- row and take more than the limit. If the ledger is held during a drain, no row is claimed. `(SELECT
+        -- cronbox_now())` is evaluated once per statement, the bare function once per row
+        WITH first AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications
-             WHERE due_at <= cronbox_now()
-               AND (lease_until IS NULL OR lease_until <= cronbox_now())
+             WHERE is_repair = $9
+               AND due_at >= CASE WHEN $10 <= (SELECT cronbox_now()) THEN COALESCE($11::timestamptz, '-infinity')
+                                  ELSE '-infinity' END
+               AND due_at <= (SELECT cronbox_now())
+               AND (lease_until IS NULL OR lease_until <= (SELECT cronbox_now()))
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
                AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
                AND cronbox_hold() IS NULL
              ORDER BY due_at
-             LIMIT $3
+             LIMIT $13
                FOR UPDATE SKIP LOCKED
+        ), second AS MATERIALIZED (
+            SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
+              FROM publications
+             WHERE is_repair = NOT $9
+               AND due_at >= CASE WHEN $10 <= (SELECT cronbox_now()) THEN COALESCE($12::timestamptz, '-infinity')
+                                  ELSE '-infinity' END
+               AND due_at <= (SELECT cronbox_now())
+               AND (lease_until IS NULL OR lease_until <= (SELECT cronbox_now()))
+               AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
+               AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
+               AND cronbox_hold() IS NULL
+             ORDER BY due_at
+             LIMIT LEAST($14, $3 - (SELECT COUNT(*) FROM first))
+               FOR UPDATE SKIP LOCKED
+        ), due AS (
+            SELECT workflow_id, is_takeover, verify_at FROM first
+             UNION ALL
+            SELECT workflow_id, is_takeover, verify_at FROM second
         )
         UPDATE publications AS p
            SET epoch = p.epoch + 1,
                lease_owner = $1,
-               lease_until = cronbox_now() + make_interval(secs => $2),
+               lease_until = (SELECT cronbox_now()) + make_interval(secs => $2),
                attempt_count = p.attempt_count + 1,
                -- a takeover: the last request of the former owner may have been applied, or may still arrive while its
                -- signature is valid; so this owner calls, and a verify pass checks again after that
                spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
-               verify_at = CASE WHEN due.is_takeover THEN GREATEST(p.verify_at, cronbox_now() + INTERVAL '16 minutes')
+               verify_at = CASE WHEN due.is_takeover
+                                THEN GREATEST(p.verify_at, (SELECT cronbox_now()) + INTERVAL '16 minutes')
                                 ELSE p.verify_at END
           FROM due
          WHERE p.workflow_id = due.workflow_id
@@ -263,16 +394,23 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
                   p.repairs,
                   p.spec_hash,
                   p.schedule_name,
-                  COALESCE(due.verify_at <= cronbox_now() AND NOT due.is_takeover, FALSE) AS "is_verify_due!"
+                  p.is_repair,
+                  COALESCE(due.verify_at <= (SELECT cronbox_now()) AND NOT due.is_takeover, FALSE) AS "is_verify_due!"
         "#,
         claimant.owner,
         LEASE.as_secs_f64(),
-        limit,
+        batch,
         i32::from(claimant.max_attempts),
-        choice == Choice::Suspects,
+        wanted.choice == Choice::Suspects,
         CRASHES,
         claimant.generation.number,
         claimant.generation.template,
+        wanted.first == Lane::Repair,
+        marks.read_on,
+        first_mark,
+        second_mark,
+        of_first,
+        of_second,
     )
     .fetch_all(tx)
     .await?;
@@ -289,20 +427,29 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
             spec_hash: row.spec_hash,
             schedule_name: row.schedule_name,
             verify: if row.is_verify_due { Verify::Due } else { Verify::NotDue },
+            lane: if row.is_repair { Lane::Repair } else { Lane::Edit },
         })
         .collect())
 }
 
-/// Records up to which outbox row each claim reaches.
-async fn cover(tx: &mut PgConnection, claims: &mut [Claim]) -> sqlx::Result<()> {
+/// Records up to which outbox row each claim reaches, and that `owner` has leases.
+///
+/// Returns how many publishers have leases now, including it.
+async fn cover(tx: &mut PgConnection, claims: &mut [Claim], owner: &str) -> sqlx::Result<u32> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
-    let newest = sqlx::query!(
+    let covered = sqlx::query!(
         r#"
         -- cover: a later statement than the one that locked, so that it sees every row that earlier owners of the lock
-        -- inserted
-        SELECT claimed.workflow_id AS "workflow_id!", newest.id, newest.payload ->> 'traceparent' AS traceparent
-          FROM unnest($1::bigint[]) AS claimed (workflow_id)
-         CROSS JOIN LATERAL (
+        -- inserted. It also joins the publishers and counts the others, because each statement costs a round trip
+        WITH me AS (
+            INSERT INTO publishers (owner, live_until)
+            VALUES ($2, cronbox_now() + make_interval(secs => $3))
+            ON CONFLICT (owner) DO UPDATE SET live_until = excluded.live_until
+        )
+        SELECT newest.id AS "id?", newest.payload ->> 'traceparent' AS traceparent,
+               (SELECT COUNT(*) FROM publishers WHERE live_until > cronbox_now() AND owner <> $2) AS "others!"
+          FROM unnest($1::bigint[]) WITH ORDINALITY AS claimed (workflow_id, place)
+          LEFT JOIN LATERAL (
                SELECT id, payload
                  FROM outbox_events
                 WHERE aggregate_id = claimed.workflow_id
@@ -310,18 +457,19 @@ async fn cover(tx: &mut PgConnection, claims: &mut [Claim]) -> sqlx::Result<()> 
                   AND failed_on IS NULL
                 ORDER BY aggregate_id DESC, id DESC
                 LIMIT 1
-         ) AS newest
+         ) AS newest ON TRUE
+         ORDER BY claimed.place
         "#,
         &ids,
+        owner,
+        LEASE.as_secs_f64(),
     )
     .fetch_all(tx)
     .await?;
-    let mut newest: HashMap<i64, _> = newest.into_iter().map(|row| (row.workflow_id, row)).collect();
-    for claim in claims {
-        if let Some(row) = newest.remove(&claim.workflow_id.0) {
-            claim.seen = row.id;
-            claim.traceparent = row.traceparent;
-        }
+    let others = covered.first().map_or(0, |row| row.others);
+    for (claim, row) in claims.iter_mut().zip(covered) {
+        claim.seen = row.id.unwrap_or(0);
+        claim.traceparent = row.traceparent;
     }
-    Ok(())
+    Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
 }

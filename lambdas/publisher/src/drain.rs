@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use self::pipeline::{Flight, Progress};
 use crate::claim::deployment::{ACCEPT, Admission, Rollout, admit_publisher};
 use crate::claim::publishers::count_publishers;
-use crate::claim::{self, Choice};
+use crate::claim::{self, BackoffRelease, Choice};
 use crate::database::error::in_words;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
@@ -21,7 +21,9 @@ use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
 
 /// How long publishers that start at once may exceed the rate before they count each other.
-const COUNT_EVERY: Duration = Duration::from_millis(50);
+const FIRST_COUNT: Duration = Duration::from_millis(50);
+/// How often they count each other later; each claim counts, too.
+const COUNT_EVERY: Duration = Duration::from_millis(250);
 /// How long one drain rolls out a generation, so that a Lambda's tick has time left for its sweep.
 const ROLLOUT: Duration = Duration::from_secs(20);
 
@@ -79,7 +81,7 @@ impl Publisher {
                 }
             }
         };
-        match claim::count_remaining(self.pool()).await {
+        match claim::count_remaining(self.pool(), self.low_water().marks()).await {
             Ok(remaining) => {
                 // The number is also set after an error, because operators need it first.
                 self.metrics().set_remaining(remaining);
@@ -127,10 +129,7 @@ impl Publisher {
         let until = span.now() + ROLLOUT;
         loop {
             all.add_pipeline(self.drain_usual(span).await?);
-            if self.evidence().is_over(span.now()) {
-                claim::end_backoffs(self.pool()).await?;
-                all.add_pipeline(self.drain_usual(span).await?);
-            }
+            self.release_backoffs(span, &mut all).await?;
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
                 all.add_pipeline(self.drain_usual(span).await?);
                 // Edits come before the rest of the rollout.
@@ -144,6 +143,28 @@ impl Publisher {
                 return Ok(all);
             }
         }
+    }
+
+    /// Releases what waits for the end of an outage that is over. Between two batches it publishes what is due, so that
+    /// an edit waits for one batch. If a batch fails, the next drain continues.
+    async fn release_backoffs(&self, span: &Span, all: &mut Progress) -> anyhow::Result<()> {
+        if self.evidence().is_over(span.now()) {
+            self.set_release(Some(BackoffRelease::new(self.config().api_tps)));
+        }
+        while span.may_claim()
+            && !all.is_cut
+            && let Some(release) = self.pending_release()
+        {
+            match release.release_batch(self.pool()).await {
+                Ok(next) => self.set_release(next),
+                Err(error) => {
+                    tracing::warn!(%error, "workflows not released from their backoff; the next drain tries again");
+                    return Ok(());
+                }
+            }
+            all.add_pipeline(self.drain_usual(span).await?);
+        }
+        Ok(())
     }
 
     /// Publishes until no usual workflow is due, or until its turn ends.
@@ -166,8 +187,10 @@ impl Publisher {
 
     /// Follows the number of publishers, because a claim counts too late those that start at the same time.
     async fn keep_sharing(&self) -> Infallible {
+        let mut pause = FIRST_COUNT;
         loop {
-            tokio::time::sleep(COUNT_EVERY).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(COUNT_EVERY);
             match count_publishers(self.pool()).await {
                 Ok(publishers) => self.rate().share_among(publishers),
                 Err(error) => tracing::debug!(%error, "other publishers not counted; the next claim counts them"),

@@ -8,12 +8,16 @@ pub(crate) mod prometheus;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::gauges::outbox::OutboxMark;
 use crate::report::Report;
 use crate::scheduler::fault::{Fault, Kind};
 
 /// The counters of this process since its start; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics(Arc<Mutex<Totals>>);
+pub(crate) struct Metrics {
+    totals: Arc<Mutex<Totals>>,
+    outbox_mark: Arc<OutboxMark>,
+}
 
 /// Sums, except `report.remaining`, which is a gauge.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,6 +80,11 @@ impl Metrics {
         totals.sweep_read += read;
     }
 
+    /// Where the reading of the oldest open edit begins.
+    pub(crate) fn outbox_mark(&self) -> &OutboxMark {
+        &self.outbox_mark
+    }
+
     /// Returns the sums so far.
     pub(crate) fn so_far(&self) -> Totals {
         *self.totals()
@@ -87,7 +96,7 @@ impl Metrics {
     }
 
     fn totals(&self) -> MutexGuard<'_, Totals> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

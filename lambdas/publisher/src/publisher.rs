@@ -8,9 +8,10 @@ use schedule::Clock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::claim::Claimant;
 use crate::claim::deployment::Generation;
+use crate::claim::low_water::LowWater;
 use crate::claim::publishers::Presence;
+use crate::claim::{BackoffRelease, Claimant};
 use crate::config::Config;
 use crate::converge::backoff::Backoff;
 use crate::converge::evidence::Evidence;
@@ -31,6 +32,8 @@ use crate::settle::settlement::Settlement;
 
 /// A claim costs a transaction, so a batch is at least this large at any concurrency.
 const SMALLEST_BATCH: u16 = 16;
+/// How many repairs may be in flight, however low `CRONBOX_API_TPS` is.
+const FEWEST_REPAIRS: usize = 4;
 /// How often a publisher checks which zone data are in force.
 const ZONES_POLL: Duration = Duration::from_secs(15);
 /// How long a lost notification delays an edit at most.
@@ -46,6 +49,7 @@ struct Parts {
     schedules: Schedules,
     clock: Clock,
     claimant: Claimant,
+    low_water: LowWater,
     places: Semaphore,
     rate: Rate,
     list_rate: Rate,
@@ -56,6 +60,7 @@ struct Parts {
     end: End,
     presence: Presence,
     revived: LastCheck,
+    release: Mutex<Option<BackoffRelease>>,
     locked: Mutex<Vec<Settlement>>,
     zones: LastCheck,
     poll: Duration,
@@ -100,6 +105,7 @@ impl Publisher {
                 max_attempts: config.max_attempts,
                 generation: Generation { number: config.config_generation, template: TEMPLATE },
             },
+            low_water: LowWater::default(),
             places: Semaphore::new(usize::from(config.api_concurrency)),
             rate: Rate::new(config.api_tps),
             list_rate: Rate::new(LISTS_PER_SEC),
@@ -110,6 +116,7 @@ impl Publisher {
             end: End::default(),
             presence: Presence::default(),
             revived: LastCheck::default(),
+            release: Mutex::default(),
             locked: Mutex::default(),
             zones: LastCheck::default(),
             poll: POLL,
@@ -197,6 +204,16 @@ impl Publisher {
         &self.0.claimant
     }
 
+    /// Where claims begin to read.
+    pub(crate) fn low_water(&self) -> &LowWater {
+        &self.0.low_water
+    }
+
+    /// How many repairs may be in flight: what is published in half a second, so that an edit waits no longer.
+    pub(crate) fn most_repairs_in_flight(&self) -> usize {
+        usize::try_from(self.config().api_tps / 2).unwrap_or(usize::MAX).max(FEWEST_REPAIRS)
+    }
+
     /// The name under which this publisher claims and sweeps.
     pub(crate) fn owner(&self) -> &str {
         &self.0.claimant.owner
@@ -230,6 +247,16 @@ impl Publisher {
     /// When failed workflows were last checked.
     pub(crate) fn revive_check(&self) -> &LastCheck {
         &self.0.revived
+    }
+
+    /// The release of backed-off workflows that is not complete yet.
+    pub(crate) fn pending_release(&self) -> Option<BackoffRelease> {
+        *self.0.release.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how the release continues, `None` = it is complete.
+    pub(crate) fn set_release(&self, release: Option<BackoffRelease>) {
+        *self.0.release.lock().unwrap_or_else(PoisonError::into_inner) = release;
     }
 
     /// Answered calls that could not be settled yet, because other transactions have locked their publications.

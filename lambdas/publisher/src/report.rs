@@ -21,7 +21,7 @@ pub struct Report {
     pub retried: u64,
     /// Workflows that failed permanently, until their next edit.
     pub failed: u64,
-    /// Workflows due or backed off when the drain ended.
+    /// Workflows due or backed off when the drain ended; up to 100,000 due edits, due repairs and backed-off workflows each.
     pub remaining: u64,
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use db::{PgConnection, PgPool};
 
-use self::published::{mark_processed, published_params, settle_published};
+use self::published::{published_params, settle_published};
 use self::settlement::{Settlement, count_outcomes};
 use self::unpublished::{mirror_errors, settle_unpublished, unpublished_params};
 use crate::failpoint::{Injector, Point};
@@ -47,10 +47,9 @@ pub(crate) async fn settle_claims(
     let unpublished: Vec<_> = mine().filter_map(|settlement| unpublished_params(settlement, &superseded)).collect();
     let mut report = count_outcomes(mine());
     if !published.is_empty() {
-        let marked = mark_processed(&mut tx, &published).await?;
+        let marked = settle_published(&mut tx, &published).await?;
         report.processed = marked.rows;
         report.coalesced = marked.rows - marked.workflows;
-        settle_published(&mut tx, &published).await?;
     }
     if !unpublished.is_empty() {
         mirror_errors(&mut tx, &unpublished).await?;

@@ -24,6 +24,7 @@ mod workflow_record;
 
 use std::time::{Duration, Instant};
 
+use db::PgConnection;
 use schedule::ScheduleName;
 
 use crate::claim::deployment::{ACCEPT, Admission, admit_publisher, hold_if_ahead};
@@ -37,7 +38,7 @@ use crate::scheduler::list::Page;
 
 use self::changes::{Release, record_changes, release_changes};
 pub use self::findings::Findings;
-use self::missing::{Missing, enqueue_missing, enqueue_never_published};
+use self::missing::{Search, search_slice};
 use self::orphans::record_orphans;
 use self::page::Compared;
 use self::rollout::{finish_rollout, force_rollout, queue_for_rollout};
@@ -46,6 +47,8 @@ use self::turn::{Ownership, SAMPLE, Stage, Turn, advance_turn, finish_turn, lock
 
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
+/// While this many repairs are due, no more are enqueued: the sweep continues when they are published.
+const MOST_REPAIRS: i64 = 10_000;
 /// How many orphans are read and enqueued together.
 const ORPHANS: i64 = 100;
 /// How often a daemon checks whether a sweep is due.
@@ -64,8 +67,6 @@ pub enum Swept {
 
 /// The steps after the last page, in this order.
 enum Step {
-    /// Workflows without a publication and without a schedule.
-    Unpublished,
     /// Workflows whose schedule is missing.
     Missing,
     /// Schedules that would be deleted, disabled or changed.
@@ -191,7 +192,11 @@ impl Publisher {
                 tracing::error!("ledger held: EventBridge has a later revision than the database; the sweep stops");
                 return Ok(End::Stopped);
             }
+            let is_repairing = !compared.free.is_empty();
             if self.write_down(turn, compared, &page, lease, span).await? == Ownership::Lost {
+                return Ok(End::Stopped);
+            }
+            if is_repairing && self.has_many_repairs(&mut *self.pool().acquire().await?).await? {
                 return Ok(End::Stopped);
             }
             ahead = next;
@@ -242,7 +247,7 @@ impl Publisher {
 
     /// After the last page: processes missing schedules, changes, and orphans.
     async fn conclude(&self, turn: &mut Turn, identity: Identity, lease: &Lease, span: &Span) -> anyhow::Result<End> {
-        let (mut step, mut last_missing, mut last_orphan) = (Step::Unpublished, 0, String::new());
+        let (mut step, mut last_orphan) = (Step::Missing, String::new());
         loop {
             let sent = span.now();
             let now = self.clock().now();
@@ -260,26 +265,19 @@ impl Publisher {
                 step = Step::Changes;
                 last_orphan.clear();
             }
+            if !matches!(step, Step::Orphans(_)) && self.has_many_repairs(&mut tx).await? {
+                return Ok(End::Stopped);
+            }
             step = match step {
-                Step::Unpublished => {
-                    let made = enqueue_never_published(&mut tx, turn, REPAIRS, now).await?;
-                    turn.findings.missing += made;
-                    turn.findings.repaired += made;
-                    if made == 0 { Step::Missing } else { Step::Unpublished }
-                }
-                Step::Missing => {
-                    let Missing { found, enqueued, last } =
-                        enqueue_missing(&mut tx, turn, last_missing, REPAIRS, now).await?;
-                    turn.findings.missing += found;
-                    turn.findings.repaired += enqueued;
-                    last_missing = last.unwrap_or(last_missing);
-                    if last.is_none() { Step::Changes } else { Step::Missing }
-                }
+                Step::Missing => match search_slice(&mut tx, turn, REPAIRS, now).await? {
+                    Search::More => Step::Missing,
+                    Search::Done => Step::Changes,
+                },
                 Step::Changes => match release_changes(&mut tx, turn, REPAIRS, now).await? {
                     Release::More => Step::Changes,
                     Release::Done => {
                         orphans::forget_gone(&mut tx, turn).await?;
-                        Step::Orphans(orphans::list_deletable(&mut tx, turn, &last_orphan, ORPHANS).await?)
+                        Step::Orphans(orphans::list_deletable(&mut tx, turn, ORPHANS).await?)
                     }
                 },
                 Step::Orphans(names) => {
@@ -287,7 +285,7 @@ impl Publisher {
                     turn.findings.orphans_deleted += orphans::enqueue_deletions(&mut tx, &orphans.ours, now).await?;
                     turn.findings.orphans_foreign += orphans.foreign.len() as u64;
                     orphans::mark_foreign(&mut tx, &orphans.foreign).await?;
-                    Step::Orphans(orphans::list_deletable(&mut tx, turn, &last_orphan, ORPHANS).await?)
+                    Step::Orphans(orphans::list_ripe(&mut tx, turn, &last_orphan, ORPHANS).await?)
                 }
             };
             let is_done = matches!(&step, Step::Orphans(names) if names.is_empty());
@@ -309,6 +307,12 @@ impl Publisher {
                 return Ok(End::Done);
             }
         }
+    }
+
+    /// Whether so many repairs are due that the drain must publish some before the sweep enqueues more.
+    async fn has_many_repairs(&self, tx: &mut PgConnection) -> sqlx::Result<bool> {
+        let due = repair::count_due_repairs(tx, self.low_water().marks(), MOST_REPAIRS).await?;
+        Ok(due >= MOST_REPAIRS)
     }
 
     /// Reads orphans before their deletion, because one may be another database's. Unreadable ones wait for the next

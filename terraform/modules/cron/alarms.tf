@@ -119,6 +119,18 @@ locals {
         over      = 1
         of        = 1
       }
+      xmin-age = {
+        says      = "A transaction, a replication slot or a prepared transaction stays open: vacuum removes no dead rows, and the database slows down."
+        namespace = "cronbox"
+        metric    = "XminAge"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        # In transactions: more dead rows than the tables of a million workflows have rows. A dump of a quiet database does
+        # not reach it.
+        value = 2000000
+        over  = 1
+        of    = 5
+      }
       drift = {
         says      = "Schedules in EventBridge differ from the database, and are not repaired."
         namespace = "cronbox"

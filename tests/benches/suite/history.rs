@@ -78,7 +78,7 @@ impl History {
         if has_partitions {
             let first = self.begin + TimeDelta::days(OLD_DAY);
             let days = i32::try_from(DAYS.end - OLD_DAY).unwrap();
-            sqlx::query("SELECT make_day_partitions($1, $2)").bind(first).bind(days).execute(db).await.unwrap();
+            sqlx::query(MAKE_PARTITIONS).bind(first).bind(days).execute(db).await.unwrap();
         }
     }
 
@@ -93,21 +93,23 @@ fn days() -> u64 {
 }
 
 const HAS_PARTITIONS: &str = "SELECT to_regproc('make_day_partitions') IS NOT NULL";
+const MAKE_PARTITIONS: &str = "SELECT make_day_partitions(parent, $1, $2) FROM partition_bounds ORDER BY parent";
 
 /// Workflows number `$3` to `$4` of the teams `$2`, made at `$5` and published. The watchdog is to check them at `$1`.
 const ADD_WORKFLOWS: &str = r#"
     WITH made AS (
-        INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on,
-                               schedule_activated_at, ledger_cursor, watch_at)
+        INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on)
         SELECT ($2::bigint[])[1 + nth % array_length($2, 1)], 'history ' || nth, '{"type":"log","message":"m"}',
-               nth % 60 || ' ' || nth / 60 % 24 || ' * * *', 1, $5, $5, $5, $1 - INTERVAL '11 minutes',
-               $1 - INTERVAL '10 minutes'
+               nth % 60 || ' ' || nth / 60 % 24 || ' * * *', 1, $5, $5
           FROM generate_series($3::bigint, $4::bigint) AS nth
          ORDER BY nth
         RETURNING id, cron_schedule
     ), versions AS (
         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
         SELECT id, 1, $5, cron_schedule, 'active' FROM made
+    ), watched AS (
+        INSERT INTO ledger (workflow_id, cursor, watch_at, activated_on)
+        SELECT id, $1 - INTERVAL '11 minutes', $1 - INTERVAL '10 minutes', $5 FROM made
     ), published AS (
         INSERT INTO publications (workflow_id, desired_revision, applied_revision, applied_on)
         SELECT id, 1, 1, $5 FROM made

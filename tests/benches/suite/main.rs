@@ -125,7 +125,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 
 /// An executor with so many slots, which are all free for one team.
 pub(crate) fn free_slots(slots: i64) -> Slots {
-    Slots { free: slots, of_a_team: slots, used: Vec::new() }
+    Slots::all_free(slots)
 }
 
 pub(crate) fn free_port() -> u16 {

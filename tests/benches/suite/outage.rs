@@ -139,14 +139,18 @@ const NO_FIRES: &str = "
         SELECT id, row_number() OVER (ORDER BY id) AS nth FROM workflows
     ), timed AS (
         SELECT id, nth <= $2 AS is_hourly, date_trunc('minute', $1 - make_interval(mins => (10 + id % 50)::int)) AS due FROM numbered
+    ), edited AS (
+        UPDATE workflows w
+           SET cron_schedule = CASE WHEN is_hourly THEN EXTRACT(MINUTE FROM due)::int || ' * * * *' ELSE '* * * * *' END
+          FROM timed
+         WHERE timed.id = w.id
     )
-    UPDATE workflows w
-       SET cron_schedule = CASE WHEN is_hourly THEN EXTRACT(MINUTE FROM due)::int || ' * * * *' ELSE '* * * * *' END,
-           ledger_cursor = date_trunc('minute', $1) - INTERVAL '65 minutes',
-           watch_at = CASE WHEN is_hourly THEN due ELSE date_trunc('minute', $1) - INTERVAL '64 minutes' END,
-           schedule_activated_at = $1 - INTERVAL '1 day'
+    INSERT INTO ledger AS l (workflow_id, cursor, watch_at, activated_on)
+    SELECT id, date_trunc('minute', $1) - INTERVAL '65 minutes',
+           CASE WHEN is_hourly THEN due ELSE date_trunc('minute', $1) - INTERVAL '64 minutes' END, $1 - INTERVAL '1 day'
       FROM timed
-     WHERE timed.id = w.id
+    ON CONFLICT (workflow_id) DO UPDATE
+       SET cursor = excluded.cursor, watch_at = excluded.watch_at, activated_on = excluded.activated_on
 ";
 
 const VERSIONS: &str = "

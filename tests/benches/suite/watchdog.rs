@@ -56,13 +56,15 @@ async fn until(backlog: &Backlog, query: &'static str, is_reached: impl Fn(i64) 
 
 /// 1 after the first pass has ended.
 const RAN: &str = "SELECT COUNT(last_duration_ms) FROM jobs WHERE name = 'watchdog'";
-const DUE: &str = "SELECT COUNT(*) FROM workflows WHERE watch_at <= now() - INTERVAL '300 seconds'";
+const DUE: &str = "SELECT COUNT(*) FROM ledger WHERE watch_at <= now() - INTERVAL '300 seconds'";
 
 /// One minute of every hour is due for each workflow, and all earlier times are decided.
 const HOURLY: &str = "
     ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
-    UPDATE workflows SET cron_schedule = (id % 60) || ' * * * *', watch_at = now() + INTERVAL '1 day',
-                         ledger_cursor = now(), schedule_activated_at = now() - INTERVAL '1 day';
+    UPDATE workflows SET cron_schedule = (id % 60) || ' * * * *';
+    DELETE FROM ledger;
+    INSERT INTO ledger (workflow_id, cursor, watch_at, activated_on)
+    SELECT id, now(), now() + INTERVAL '1 day', now() - INTERVAL '1 day' FROM workflows;
     ALTER TABLE workflows ENABLE TRIGGER workflows_guard_revision;
     INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
     SELECT id, revision, now() - INTERVAL '1 day', cron_schedule, state FROM workflows;
@@ -79,6 +81,6 @@ const ONE_HOUR_DUE: &str = "
            LATERAL (SELECT hour + make_interval(mins => (w.id % 60)::int) AS time
                       FROM generate_series(date_trunc('hour', now()) - INTERVAL '1 hour', now(), INTERVAL '1 hour') AS hour) AS t
      WHERE t.time > now() - INTERVAL '1 hour' AND t.time <= now();
-    UPDATE workflows SET ledger_cursor = now() - INTERVAL '1 hour', watch_at = now() - INTERVAL '50 minutes';
+    UPDATE ledger SET cursor = now() - INTERVAL '1 hour', watch_at = now() - INTERVAL '50 minutes';
     ANALYZE occurrences;
 ";

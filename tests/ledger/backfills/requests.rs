@@ -61,7 +61,7 @@ pub(crate) fn unexecuted() -> StackOptions {
 #[tokio::test]
 async fn a_backfill_runs_missed_times_oldest_first() {
     let (s, id) = outage(StackOptions::default()).await;
-    let cursor = "SELECT ledger_cursor::text || watch_at::text FROM workflows";
+    let cursor = "SELECT cursor::text || watch_at::text FROM ledger";
     let before = s.table(cursor).await;
     let requested = ask(&s, id, &morning(json!({}))).await.expect(202);
     assert_eq!(

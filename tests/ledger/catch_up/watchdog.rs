@@ -19,14 +19,13 @@ async fn hours(s: &Story, wf: WorkflowId) -> String {
     s.occurrences(wf).await.lines().map(hour).collect::<Vec<_>>().join(", ")
 }
 
-/// The cursor's time, and when the watchdog checks the workflow again.
+const PROGRESS: &str = "SELECT ledger_decided_through(l.cursor, l.watch_at, s.decided_through), l.watch_at
+                          FROM ledger l JOIN watchdog_shards s ON s.shard = l.shard WHERE l.workflow_id = $1";
+
+/// Up to when its times are decided, and when the watchdog checks the workflow on its own; `None` = it follows its shard.
 async fn cursor(s: &Story, wf: WorkflowId) -> (String, Option<String>) {
     let row: (chrono::DateTime<chrono::Utc>, Option<chrono::DateTime<chrono::Utc>>) =
-        sqlx::query_as("SELECT ledger_cursor, watch_at FROM workflows WHERE id = $1")
-            .bind(wf.0)
-            .fetch_one(&s.pool)
-            .await
-            .unwrap();
+        sqlx::query_as(PROGRESS).bind(wf.0).fetch_one(&s.pool).await.unwrap();
     (row.0.format("%R").to_string(), row.1.map(|at| at.format("%R").to_string()))
 }
 
@@ -41,7 +40,7 @@ async fn each_catch_up_policy_decides_missed_times() {
     assert_eq!(hours(&s, none).await, "09 missed, 10 missed, 11 missed");
     assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up");
     assert_eq!(hours(&s, all).await, "09 missed, 10 missed, 11 caught_up", "10:00 is older than the window");
-    assert_eq!(cursor(&s, skip).await, ("11:59".into(), Some("12:00".into())));
+    assert_eq!(cursor(&s, skip).await, ("11:59".into(), None));
     watched(&s, "2026-03-02T12:05:00Z").await;
     assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up, 12 caught_up");
     assert_eq!(s.job("watchdog").await, Did::Nothing, "and it is decided once");
@@ -81,11 +80,15 @@ async fn the_watchdog_only_reads_decided_times() {
     let never_due = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
     watched(&s, "2026-03-02T08:36:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
-    let untouched = cursor(&s, never_due).await;
+    let rows = "SELECT workflow_id::text || ' ' || xmin::text FROM ledger";
+    let untouched = s.table(rows).await;
+    assert_eq!(cursor(&s, never_due).await, ("08:31".into(), None));
     watched(&s, "2026-03-02T09:07:00Z").await;
     assert_eq!(hours(&s, wf).await, "09 fired");
-    assert_eq!(cursor(&s, wf).await, ("09:02".into(), Some("10:00".into())));
-    assert_eq!(cursor(&s, never_due).await, untouched, "a workflow without due times is not changed");
+    for wf in [wf, never_due] {
+        assert_eq!(cursor(&s, wf).await, ("09:02".into(), None));
+    }
+    assert_eq!(s.table(rows).await, untouched, "no row of a workflow is changed");
     s.end_early().await;
 }
 

@@ -22,11 +22,12 @@ pub(crate) async fn one_connection(s: &Story) -> PgPool {
     db::connect_pool(&options).await.unwrap()
 }
 
-/// The number of rows and index entries of a table that were read so far.
+/// The number of rows and index entries of a table and its partitions that were read so far.
 pub(crate) async fn read_of(pool: &PgPool, table: &str) -> i64 {
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
-    let read = "SELECT (seq_tup_read + (SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid))::bigint
-                  FROM pg_stat_user_tables t WHERE relname = $1";
+    let read = "SELECT sum(COALESCE(seq_tup_read, 0)
+                           + COALESCE((SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid), 0))::bigint
+                  FROM pg_stat_user_tables t WHERE relname = $1 OR relname LIKE $1 || '\\_%'";
     sqlx::query_scalar(read).bind(table).fetch_one(pool).await.unwrap()
 }
 
@@ -56,7 +57,7 @@ async fn a_claim_reads_no_skipped_times() {
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "occurrences").await;
-    let slots = executor::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
+    let slots = executor::claim::Slots { of_a_team: 48, ..executor::claim::Slots::all_free(64) };
     let mut one = pool.acquire().await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
     let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
@@ -68,7 +69,7 @@ async fn a_claim_reads_no_skipped_times() {
 }
 
 const RUNS: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
-    SELECT gen_random_uuid(), $1, 'schedule', $2, $3, $3, $3, CASE $2 WHEN 'cancelled' THEN $3 END FROM generate_series(1, $4)";
+    SELECT gen_random_uuid(), $1, 'manual', $2, $3, $3, $3, CASE $2 WHEN 'cancelled' THEN $3 END FROM generate_series(1, $4)";
 
 /// The statistics are of a quiet hour, and then many runs of another workflow wait.
 #[tokio::test]
@@ -93,7 +94,8 @@ async fn a_fire_reads_only_its_workflows_runs() {
 }
 
 const QUEUED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
-    SELECT gen_random_uuid(), id, 'schedule', CASE nth WHEN 0 THEN 'accepted' ELSE 'queued' END, $1, $1, $1
+    SELECT gen_random_uuid(), id, 'schedule', CASE nth WHEN 0 THEN 'accepted' ELSE 'queued' END,
+           $1::timestamptz - make_interval(mins => nth), $1, $1
       FROM workflows, generate_series(0, 100) AS nth";
 
 #[tokio::test]
@@ -127,7 +129,12 @@ async fn a_claim_passes_over_a_full_team() {
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
     let mut one = pool.acquire().await.unwrap();
-    let slots = executor::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
+    let slots = executor::claim::Slots {
+        total: 32,
+        of_a_team: 24,
+        used: vec![(s.keys.team_id, 24)],
+        ..executor::claim::Slots::all_free(8)
+    };
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
     let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);

@@ -1,6 +1,7 @@
 //! Executors are shared between teams: no team takes all slots, and a fire that finds no free slot keeps its time.
 
 use clap::Parser as _;
+use executor::claim::{Lease, Slots, claim_due_runs};
 use local::stack::StackOptions;
 use reqwest::Method;
 use schedule::WorkflowId;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 use crate::receiver::{NOON, Receiver, until_state};
-use crate::steps::{fire, fire_on_time};
+use crate::steps::{fire, fire_on_time, story_without_executor};
 
 /// A workflow of another team that fires every minute.
 async fn of_another_team(s: &Story, action: Value) -> WorkflowId {
@@ -31,7 +32,7 @@ async fn story(slots: fn(&mut app::Config)) -> Story {
 /// One team starts 300 runs that do not end. They take three quarters of the slots.
 #[tokio::test]
 async fn slow_runs_stop_no_other_team() {
-    let s = story(|_| {}).await;
+    let s = story(|config| config.executor_slots = 256).await;
     let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
     for _ in 0..3 {
         let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
@@ -62,7 +63,7 @@ struct Settings {
 #[test]
 fn a_team_takes_three_quarters_by_default() {
     let Settings { config } = Settings::parse_from(["app", "--database-url", "unused"]);
-    assert_eq!((config.executor_slots, config.slots_of_a_team()), (256, 192));
+    assert_eq!((config.executor_slots, config.slots_of_a_team()), (1_000, 750));
 }
 
 #[tokio::test]
@@ -83,6 +84,76 @@ async fn a_single_team_keeps_to_its_share() {
     }
     assert_eq!(slow.received().len(), 5);
     slow.let_answer(20);
+    s.end().await;
+}
+
+/// Two teams fill the slots of an instance with runs that do not end. A third team still starts at once.
+#[tokio::test]
+async fn newcomers_find_a_slot() {
+    let s = story(|config| config.executor_slots = 20).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
+    let first = s.create_with(policies.clone()).await;
+    for _ in 0..30 {
+        fire_manually(&s, first).await;
+    }
+    slow.until(15).await;
+    let second = of_another_team(&s, slow.action()).await;
+    s.admin().merge_patch(&format!("/api/v1/workflows/{second}"), &policies).await.expect(200);
+    for _ in 0..30 {
+        fire_manually(&s, second).await;
+    }
+    slow.until(19).await;
+    let third = of_another_team(&s, kind.action()).await;
+    for nth in 1..=3 {
+        fire_manually(&s, third).await;
+        kind.until(nth).await;
+        s.until("SELECT count(*) FROM runs WHERE state = 'running'", 19).await;
+    }
+    assert_eq!(slow.received().len(), 19, "15 and 4; the last slot is for a team that uses none");
+    slow.let_answer(60);
+    s.end().await;
+}
+
+/// Ten runs of one workflow are older than the run of another one of the same team.
+#[tokio::test]
+async fn claims_are_fair_by_workflow() {
+    let s = story_without_executor(NOON).await;
+    let busy = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
+    for _ in 0..10 {
+        fire_manually(&s, busy).await;
+    }
+    s.now_is("2026-03-02T12:00:10Z").await;
+    let other = s.create_with(json!({})).await;
+    fire_manually(&s, other).await;
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let slots = Slots { most: 2, ..Slots::all_free(10) };
+    let mut db = s.pool.acquire().await.unwrap();
+    let claimed = claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
+    workflows.sort_unstable();
+    assert_eq!(workflows, [busy.0, other.0]);
+    s.end_early().await;
+}
+
+/// The documents of the running runs are as large as the instance may hold: further runs wait for them.
+#[tokio::test]
+async fn large_inputs_use_up_the_memory() {
+    let s = story(|config| config.executor_mebibytes = 1).await;
+    let slow = Receiver::slow().await;
+    let inputs = json!({"large": vec![1; 40_000]});
+    let action = slow.action();
+    let large =
+        s.create_with(json!({"starting_inputs": inputs, "action": action, "overlap_policy": "concurrent"})).await;
+    let first = fire_manually(&s, large).await;
+    slow.until(1).await;
+    let second = fire_manually(&s, large).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'accepted'", 1).await;
+    slow.let_answer(1);
+    until_state(&s, first, "succeeded").await;
+    slow.until(2).await;
+    slow.let_answer(1);
+    until_state(&s, second, "succeeded").await;
     s.end().await;
 }
 

@@ -26,7 +26,7 @@ async fn claims_leave_out_what_their_process_executes() {
     let id = accept(&s, s.create_with(json!({})).await).await;
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let slots = claim::Slots { free: 10, of_a_team: 10, used: Vec::new() };
+    let slots = claim::Slots::all_free(10);
     let beside = claim::claim_due_runs(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
     assert!(beside.is_empty(), "{beside:?}");
     assert_eq!(claim::claim_due_runs(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap().len(), 1);

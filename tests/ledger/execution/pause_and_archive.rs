@@ -255,8 +255,7 @@ async fn accepted_runs_expire_after_window_or_spread() {
 /// How many runs an executor could claim now; claims none.
 pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
-    let (lease, slots) =
-        (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
+    let (lease, slots) = (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots::all_free(10));
     let claimed = executor::claim::claim_due_runs(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
     tx.rollback().await.unwrap();
     claimed.len()

@@ -186,7 +186,7 @@ async fn one_of_recovery_and_completion_wins() {
         sqlx::query("DELETE FROM runs").execute(&s.pool).await.unwrap();
         crate::receiver::accept(&s, wf).await;
         let mut db = s.pool.acquire().await.unwrap();
-        let slots = Slots { free: 1, of_a_team: 1, used: Vec::new() };
+        let slots = Slots::all_free(1);
         let claimed = claim::claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
         s.execute("UPDATE runs SET lease_until = lease_until - INTERVAL '10 minutes'").await;
         let finished = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };

@@ -269,7 +269,7 @@ const A_DAY_SECS: f64 = 86_400.0;
 
 /// Claims all due runs for an instance.
 async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
-    let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
+    let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots::all_free(10));
     let mut connection = s.pool.acquire().await.unwrap();
     let claimed = executor::claim::claim_due_runs(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
     assert!(!claimed.is_empty(), "nothing is due");

@@ -9,7 +9,7 @@ use serde_json::json;
 use tests::{PATIENCE, Story};
 
 use crate::catch_up::watchdog_races::WAITING;
-use crate::steps::{fire, hourly, story_without_executor};
+use crate::steps::{claimed, fire, hourly, story_without_executor};
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();
@@ -62,6 +62,53 @@ async fn a_batch_decides_each_fire_by_itself() {
     let answers = fire_all(&s, &all[5..], "2026-03-02T10:00:00Z").await;
     assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 55, "each waits for the run before");
+    s.end_early().await;
+}
+
+/// The previous runs of sixty workflows have not ended. Whether their fires are skipped, wait or replace a waiting fire,
+/// they take few commits.
+#[tokio::test]
+async fn overlapping_fires_share_commits() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let (started, waiting) = (workflows(&s, 20).await, workflows(&s, 20).await);
+    let mut queued = Vec::new();
+    for _ in 0..20 {
+        queued.push(hourly(&s, json!({"overlap_policy": "queue"})).await);
+    }
+    let all = [started.clone(), waiting.clone(), queued.clone()].concat();
+    s.now_is("2026-03-02T09:00:05Z").await;
+    assert!(fire_all(&s, &all, "2026-03-02T09:00:00Z").await.iter().all(|answer| answer == "accepted"));
+    for wf in &started {
+        claimed(&s, *wf).await;
+    }
+    for hour in ["10", "11"] {
+        let time = format!("2026-03-02T{hour}:00:00Z");
+        s.now_is(&format!("2026-03-02T{hour}:00:05Z")).await;
+        assert!(fire_all(&s, &started, &time).await.iter().all(|answer| answer == "overlap"), "{hour}");
+        assert!(fire_all(&s, &waiting, &time).await.iter().all(|answer| answer == "accepted"), "{hour}");
+        assert!(fire_all(&s, &queued, &time).await.iter().all(|answer| answer == "accepted"), "{hour}");
+        let commits = "SELECT count(DISTINCT xmin::text) FROM occurrences WHERE scheduled_time = $1::timestamptz";
+        let commits: i64 = sqlx::query_scalar(commits)
+            .bind(s.clock.now() - chrono::TimeDelta::seconds(5))
+            .fetch_one(&s.pool)
+            .await
+            .unwrap();
+        assert!(commits < 30, "60 fires of {hour}:00 took {commits} commits");
+    }
+    // 11:00 has taken the place of 10:00.
+    let (first, time) = (waiting[0], "2026-03-02T10:00:00Z");
+    assert_eq!(fire(&s, first, time).await, "overlap", "the cache has forgotten the replaced run");
+    assert_eq!(
+        s.runs(first).await,
+        "2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule cancelled\n2026-03-02T11:00Z schedule queued"
+    );
+    let decisions = "SELECT string_agg(decision || ' ' || COALESCE(reason, '-'), ', ' ORDER BY scheduled_time)
+                       FROM occurrences GROUP BY workflow_id";
+    let by_workflow = s.table(decisions).await;
+    let count = |line: &str| by_workflow.lines().filter(|found| *found == line).count();
+    assert_eq!(count("fired -, skipped_overlap previous_run_not_ended, skipped_overlap previous_run_not_ended"), 20);
+    assert_eq!(count("fired -, skipped_overlap predecessor_not_started, fired -"), 20);
+    assert_eq!(count("fired -, fired -, fired -"), 20);
     s.end_early().await;
 }
 

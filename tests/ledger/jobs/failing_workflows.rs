@@ -13,7 +13,9 @@ async fn refuse_changes_of(s: &Story, wf: WorkflowId) {
     let refuse = "CREATE FUNCTION refuse_changes() RETURNS trigger LANGUAGE plpgsql AS $$
                   BEGIN RAISE EXCEPTION 'a test refuses this'; END $$;";
     sqlx::raw_sql(refuse).execute(&s.pool).await.unwrap();
-    for (table, workflow) in [("workflows", "id"), ("occurrences", "workflow_id"), ("runs", "workflow_id")] {
+    for (table, workflow) in
+        [("workflows", "id"), ("ledger", "workflow_id"), ("occurrences", "workflow_id"), ("runs", "workflow_id")]
+    {
         let trigger = format!(
             "CREATE TRIGGER refuse_changes BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW
              WHEN (NEW.{workflow} = {wf}) EXECUTE FUNCTION refuse_changes()"
@@ -64,7 +66,7 @@ async fn watchdog_decides_behind_a_failing_workflow() {
         assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z caught_up");
     }
     let watched =
-        sqlx::query_scalar::<_, bool>("SELECT watch_at > '2026-03-02T09:10:00Z' FROM workflows WHERE id = $1");
+        sqlx::query_scalar::<_, bool>("SELECT cursor >= '2026-03-02T09:05:00Z' FROM ledger WHERE workflow_id = $1");
     assert!(watched.bind(quiet.0).fetch_one(&s.pool).await.unwrap(), "the batch does not wait for it either");
     s.end_early().await;
 }
@@ -89,6 +91,7 @@ async fn verify_proves_around_a_failing_workflow() {
     s.admin().get(to_ten).await.refused(400, "span_not_settled", Some("to"));
     s.execute(
         "DROP TRIGGER refuse_changes ON workflows;
+         DROP TRIGGER refuse_changes ON ledger;
          DROP TRIGGER refuse_changes ON occurrences;
          DROP TRIGGER refuse_changes ON runs",
     )
@@ -204,7 +207,7 @@ async fn prune_removes_behind_a_failing_workflow() {
         }
     }
     s.publish().await;
-    s.execute("UPDATE workflows SET ledger_cursor = '2026-03-02T10:30:00Z'").await;
+    s.execute("UPDATE ledger SET cursor = '2026-03-02T10:30:00Z'").await;
     refuse_removals_of(&s, failing).await;
     s.now_is("2026-07-02T12:00:00Z").await;
     fails_at_its_end(&s, "prune").await;

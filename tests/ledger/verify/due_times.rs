@@ -40,7 +40,7 @@ pub(crate) async fn fired() -> (Story, WorkflowId) {
 
 /// Sets the state in which the watchdog leaves the workflows.
 pub(crate) async fn settle(s: &Story) {
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
+    s.execute("UPDATE ledger SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn early_fires_remain_valid_after_an_edit() {
     s.scheduler_key().post(&format!("/api/v1/cron/workflows/{id}:invoke"), &fire).await.expect(202);
     s.edit(id, json!({"cron_schedule": "45 * * * *"})).await;
     s.now_is("2026-03-02T09:45:00Z").await;
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
+    s.execute("UPDATE ledger SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
 
     let found = verify(&s, "from=2026-03-02T09:20:00Z&to=2026-03-02T09:38:00Z").await.expect(200);
 
@@ -120,7 +120,7 @@ async fn unsettled_and_too_old_spans_are_refused() {
     let late = verify(&s, &at("2026-03-02T09:00:00Z", "2026-03-02T10:04:00Z")).await;
     late.refused(400, "span_not_settled", Some("to"));
     assert!(late.json["detail"].as_str().unwrap().contains("2026-03-02T10:03:00Z"), "{}", late.text);
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z'").await;
+    s.execute("UPDATE ledger SET watch_at = '2026-03-02T09:30:00Z'").await;
     let behind = verify(&s, SPAN).await;
     behind.refused(400, "span_not_settled", Some("to"));
     assert!(behind.json["detail"].as_str().unwrap().contains("2026-03-02T09:30:00Z"), "{}", behind.text);

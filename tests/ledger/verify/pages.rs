@@ -162,8 +162,8 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     s.execute(
         "UPDATE schedule_versions SET timezone = 'Mars/Olympus', valid_from = '2026-03-02T09:10:00Z' WHERE timezone IS NOT NULL
             AND timezone <> 'UTC';
-         UPDATE workflows SET ledger_cursor = '2026-03-02T09:10:00Z', watch_at = '2026-03-02T09:30:00Z'
-          WHERE timezone = 'Europe/Paris'",
+         UPDATE ledger SET cursor = '2026-03-02T09:10:00Z', watch_at = '2026-03-02T09:30:00Z'
+          WHERE workflow_id IN (SELECT id FROM workflows WHERE timezone = 'Europe/Paris')",
     )
     .await;
     s.job("watchdog").await;
@@ -178,8 +178,11 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     assert!(said.contains(&format!("workflow {:<10} not proven", lost.0)), "{said}");
     assert!(said.contains("3 due times, 3 decided: 1 workflows are not proven"), "{said}");
     // A workflow with a known timezone still delays the proof if the watchdog is behind.
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone IS NULL OR timezone = 'UTC'")
-        .await;
+    s.execute(
+        "UPDATE ledger SET cursor = '2026-03-02T09:29:00Z', watch_at = '2026-03-02T09:30:00Z'
+          WHERE workflow_id IN (SELECT id FROM workflows WHERE timezone IS NULL OR timezone = 'UTC')",
+    )
+    .await;
     verify(&s, SPAN).await.refused(400, "span_not_settled", Some("to"));
     s.publish().await;
     s.end_early().await;
@@ -188,5 +191,9 @@ async fn an_unknown_timezone_delays_no_other_proof() {
 /// Sets the state in which the watchdog leaves the workflows that it can evaluate.
 async fn settle_known(s: &Story) {
     settle(s).await;
-    s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone = 'Europe/Paris'").await;
+    s.execute(
+        "UPDATE ledger SET watch_at = '2026-03-02T09:30:00Z'
+          WHERE workflow_id IN (SELECT id FROM workflows WHERE timezone = 'Europe/Paris')",
+    )
+    .await;
 }

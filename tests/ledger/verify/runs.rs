@@ -18,7 +18,7 @@ async fn two_automatic_runs_are_found() {
     let (s, _) = fired().await;
     let second = "DROP INDEX idx_runs_automatic;
         INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
-        SELECT gen_random_uuid(), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on
+        SELECT uuid_v7_floor(created_on), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on
           FROM runs WHERE scheduled_time = '2026-03-02T09:30:00Z'";
     assert_eq!(proven_after(&s, second).await, ["09:30 two_runs"]);
     s.end().await;
@@ -29,9 +29,11 @@ async fn a_decision_without_its_run_is_found() {
     let (s, _) = fired().await;
     let gone = "DELETE FROM runs WHERE scheduled_time = '2026-03-02T09:30:00Z'";
     assert_eq!(proven_after(&s, gone).await, ["09:30 no_run"]);
-    let another = "UPDATE occurrences SET run_id = gen_random_uuid() WHERE scheduled_time = '2026-03-02T10:00:00Z'";
+    let another = "ALTER TABLE occurrences DISABLE TRIGGER occurrences_run_once;
+                   UPDATE occurrences SET run_id = gen_random_uuid() WHERE scheduled_time = '2026-03-02T10:00:00Z'";
     assert_eq!(proven_after(&s, another).await, ["09:30 no_run", "10:00 no_run"]);
-    let none = "ALTER TABLE occurrences DROP CONSTRAINT occurrences_run;
+    let none = "ALTER TABLE occurrences_before DROP CONSTRAINT occurrences_run;
+                ALTER TABLE occurrences_later DROP CONSTRAINT occurrences_run;
                 UPDATE occurrences SET run_id = NULL WHERE scheduled_time = '2026-03-02T09:00:00Z'";
     assert_eq!(proven_after(&s, none).await, ["09:00 no_run", "09:30 no_run", "10:00 no_run"]);
     s.end().await;
@@ -62,7 +64,7 @@ async fn runs_that_contradict_their_decision_are_found() {
         assert_eq!(proven_after(&s, decided).await, ["09:30 contradicted"], "{decided}");
     }
     s.execute("UPDATE occurrences SET decision = 'fired'").await;
-    let abandoned = "ALTER TABLE runs DISABLE TRIGGER USER;
+    let abandoned = "ALTER TABLE runs_ended DISABLE TRIGGER USER;
                      UPDATE runs SET state = 'abandoned' WHERE scheduled_time = '2026-03-02T10:00:00Z'";
     assert_eq!(proven_after(&s, abandoned).await, ["10:00 contradicted"]);
     s.end().await;
@@ -99,7 +101,7 @@ async fn a_replaced_waiting_run_is_permitted() {
     s.job("watchdog").await;
     let span = "from=2026-03-02T08:30:00Z&to=2026-03-02T09:30:00Z";
     assert_eq!(differences(&verify(&s, span).await.expect(200)), Vec::<String>::new());
-    s.execute("ALTER TABLE runs DISABLE TRIGGER USER; UPDATE runs SET state = 'succeeded', attempt = 1").await;
+    s.execute("ALTER TABLE runs_ended DISABLE TRIGGER USER; UPDATE runs SET state = 'succeeded', attempt = 1").await;
     assert_eq!(differences(&verify(&s, span).await.expect(200)), ["09:00 contradicted"]);
     s.publish().await;
     s.end_early().await;

@@ -200,6 +200,23 @@ async fn unread_figures_are_a_figure() {
     assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
 }
 
+/// A dump stays open for 5,000 transactions. The threshold of the alarm is too high to reach in a test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_snapshot_is_a_figure() {
+    let (metric, _) = alarm("xmin-age");
+    let world = World::new().await;
+    let mut ticker = Ticker::start(&world).await;
+    let mut dump = PgConnection::connect(&world.dsn).await.unwrap();
+    let open =
+        "SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM workflows";
+    sqlx::raw_sql(open).execute(&mut dump).await.unwrap();
+    let transactions = "DO $$ BEGIN FOR nth IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
+    sqlx::raw_sql(transactions).execute(&world.pool).await.unwrap();
+    let during = figure(&ticker.tick().await.1, metric);
+    assert!(during >= 5_000.0, "{during} transactions");
+    dump.close().await.unwrap();
+}
+
 /// A tick that publishes nothing because the database is held succeeds, so only this metric raises an alarm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_database_is_a_figure() {

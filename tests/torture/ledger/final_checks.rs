@@ -22,7 +22,12 @@ pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
            FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
           WHERE r.finished_on IS NULL AND w.state <> 'paused'
           UNION ALL
-         SELECT format('workflow %s is to be watched since %s', id, watch_at) FROM workflows WHERE watch_at <= $1
+         SELECT format('workflow %s is to be watched since %s', workflow_id, watch_at) FROM ledger WHERE watch_at <= $1
+          UNION ALL
+         SELECT format('shard %s is decided through %s', s.shard, s.decided_through)
+           FROM watchdog_shards AS s
+          WHERE s.decided_through < $1
+            AND EXISTS (SELECT FROM ledger l WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL)
           UNION ALL
          SELECT format('backfill %s is %s', b.id, b.state)
            FROM backfills AS b JOIN workflows AS w ON w.id = b.workflow_id

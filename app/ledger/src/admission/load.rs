@@ -1,10 +1,12 @@
 //! Step 7 of 7: how many runs of a workflow have not ended, and whether a slot is free for another one.
 
+use std::collections::HashMap;
+
 use db::PgConnection;
-use workflows::definition::policies::Overlap;
+use workflows::definition::policies::{Overlap, Policies};
 use workflows::{State, Workflow};
 
-use crate::runs::Trigger;
+use crate::runs::{RunState, Trigger};
 
 /// How many runs of a workflow have not ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,16 +43,30 @@ impl Load {
         self.live + self.made_up
     }
 
+    /// Whether queued runs may start now; they start before newer runs.
+    pub(crate) fn needs_promotion(self, policies: &Policies) -> bool {
+        self.waiting_runs() > 0 && self.has_room(policies)
+    }
+
+    /// Counts a further deferred run in this state.
+    pub(crate) fn with_deferred(mut self, state: RunState) -> Self {
+        match state {
+            RunState::Queued => self.waiting_made_up += 1,
+            _ => self.made_up += 1,
+        }
+        self
+    }
+
     /// Whether a slot is free.
-    pub(crate) fn has_room(self, workflow: &Workflow) -> bool {
-        self.busy_runs() < slot_limit(workflow)
+    pub(crate) fn has_room(self, policies: &Policies) -> bool {
+        self.busy_runs() < slot_limit(policies)
     }
 
     /// Whether a waiting run of this trigger may start.
-    pub(crate) fn has_room_for(self, workflow: &Workflow, trigger: Trigger) -> bool {
+    pub(crate) fn has_room_for(self, policies: &Policies, trigger: Trigger) -> bool {
         // `concurrent` allows deferred runs beside each other; a backfill has its own limit.
-        let beside = workflow.spec.policies.overlap == Overlap::Concurrent && trigger == Trigger::Backfill;
-        self.has_room(workflow) && (is_live(trigger) || beside || self.made_up == 0)
+        let beside = policies.overlap == Overlap::Concurrent && trigger == Trigger::Backfill;
+        self.has_room(policies) && (is_live(trigger) || beside || self.made_up == 0)
     }
 }
 
@@ -63,9 +79,9 @@ pub(crate) fn is_live(trigger: Trigger) -> bool {
 }
 
 /// How many runs of a workflow may run at once.
-pub(crate) fn slot_limit(workflow: &Workflow) -> i64 {
-    match workflow.spec.policies.overlap {
-        Overlap::Concurrent => workflow.spec.policies.max_concurrent.into(),
+pub(crate) fn slot_limit(policies: &Policies) -> i64 {
+    match policies.overlap {
+        Overlap::Concurrent => policies.max_concurrent.into(),
         Overlap::Skip | Overlap::Queue | Overlap::QueueOne | Overlap::Replace => 1,
     }
 }
@@ -94,4 +110,43 @@ pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow) -> sql
     )
     .fetch_one(tx)
     .await
+}
+
+/// As [`read_load`], for many workflows that are active; one without an unfinished run is left out.
+pub(crate) async fn read_loads(tx: &mut PgConnection, active: &[i64]) -> sqlx::Result<HashMap<i64, Load>> {
+    let rows = sqlx::query!(
+        r#"
+        -- loads of active workflows: as the load of one
+        SELECT workflow_id AS "workflow_id!",
+               count(*) FILTER (WHERE busy AND live) AS "live!",
+               count(*) FILTER (WHERE live AND NOT never_started) AS "started!",
+               count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule') AS "waiting_schedule!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule' AND never_started) AS "waiting_unstarted!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'manual') AS "waiting_manual!",
+               count(*) FILTER (WHERE state = 'queued' AND NOT live) AS "waiting_made_up!"
+          FROM (SELECT workflow_id, state, trigger, trigger IN ('schedule', 'manual') AS live,
+                       state IN ('accepted', 'running') AS busy,
+                       run_never_started(attempt, handed_over, cut_off) AS never_started
+                  FROM runs
+                 WHERE workflow_id = ANY($1) AND state IN ('accepted', 'queued', 'running')) r
+         GROUP BY workflow_id
+        "#,
+        active,
+    )
+    .fetch_all(tx)
+    .await?;
+    let loads = rows.into_iter().map(|row| {
+        let load = Load {
+            live: row.live,
+            started: row.started,
+            made_up: row.made_up,
+            waiting_schedule: row.waiting_schedule,
+            waiting_unstarted: row.waiting_unstarted,
+            waiting_manual: row.waiting_manual,
+            waiting_made_up: row.waiting_made_up,
+        };
+        (row.workflow_id, load)
+    });
+    Ok(loads.collect())
 }

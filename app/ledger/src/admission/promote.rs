@@ -38,7 +38,7 @@ pub(crate) async fn promote_queued_runs(
 ) -> sqlx::Result<u64> {
     let mut promoted = 0;
     while let Some(next) = first(tx, workflow).await? {
-        if !load::read_load(tx, workflow).await?.has_room_for(workflow, next.trigger) {
+        if !load::read_load(tx, workflow).await?.has_room_for(&workflow.spec.policies, next.trigger) {
             break;
         }
         accept(tx, next.id, now).await?;

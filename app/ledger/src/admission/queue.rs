@@ -122,9 +122,11 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
     let cancelled = sqlx::query!(
         r#"
         -- cancel unstarted runs of an archived workflow
-        UPDATE runs
-           SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2, cancel_reason = $3, error = $3
-         WHERE workflow_id = $1 AND state IN ('accepted', 'queued')
+        WITH cancelled AS (
+            DELETE FROM runs_live r WHERE r.workflow_id = $1 AND r.state IN ('accepted', 'queued') RETURNING r AS run
+        )
+        INSERT INTO runs_ended
+        SELECT e.* FROM cancelled CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, $3, stop_reason => $3) AS e
         "#,
         workflow.id.0,
         now,

@@ -11,11 +11,13 @@
 //! Under `skip` a fire is skipped if the previous run has started. If that run waits for an executor, the fire waits
 //! too: at most one per workflow, the newest. While a workflow is paused, its automatic runs wait and take no slot.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
-use workflows::definition::policies::Overlap;
+use workflows::definition::policies::{Overlap, Policies};
 use workflows::reasons::ReasonCode;
 use workflows::{State, Workflow};
 
@@ -95,12 +97,12 @@ pub async fn decide_admission(
         defer_automatic_runs(tx, workflow.id).await?;
     }
     let mut load = load::read_load(tx, workflow).await?;
-    if load.waiting_runs() > 0 && load.has_room(workflow) {
+    if load.needs_promotion(&workflow.spec.policies) {
         // Queued runs start before newer ones.
         promote_queued_runs(tx, workflow, now).await?;
         load = load::read_load(tx, workflow).await?;
     }
-    match load.evaluate(workflow, trigger) {
+    match load.evaluate(&workflow.spec.policies, trigger) {
         Verdict::Replace(_) => replace(tx, workflow, now).await,
         verdict => Ok(verdict),
     }
@@ -139,6 +141,82 @@ pub async fn take_waiting_place(
     Ok(Place::Replaces(times))
 }
 
+/// As [`take_waiting_place`], for one fire of each of many workflows, which the caller has locked. It waits for no lock:
+/// a workflow of which another transaction has locked a waiting run is left out, and nothing is changed for it.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn take_waiting_places(
+    tx: &mut PgConnection,
+    fires: &[(WorkflowId, DateTime<Utc>)],
+    now: DateTime<Utc>,
+) -> sqlx::Result<HashMap<i64, Place>> {
+    let (mut places, mut replaced) = (HashMap::new(), Vec::new());
+    if fires.is_empty() {
+        return Ok(places);
+    }
+    let waiting = lock_waiting_of_many(tx, fires).await?;
+    for (workflow, time) in fires {
+        let id = workflow.0;
+        let of_workflow = || waiting.iter().filter(move |one| one.workflow_id == id);
+        if of_workflow().any(|one| !one.is_locked) {
+            continue;
+        }
+        let place = if of_workflow().any(|one| one.scheduled_time > *time) {
+            Place::NewerWaits
+        } else {
+            replaced.extend(of_workflow().map(|one| one.id));
+            Place::Replaces(of_workflow().map(|one| one.scheduled_time).collect())
+        };
+        places.insert(id, place);
+    }
+    if !replaced.is_empty() {
+        cancel_waiting(tx, &replaced, now).await?;
+        occurrences::skip_replaced(tx, &replaced, ReasonCode::PredecessorNotStarted, now).await?;
+    }
+    Ok(places)
+}
+
+struct WaitingFireOf {
+    workflow_id: i64,
+    id: Uuid,
+    scheduled_time: DateTime<Utc>,
+    /// Whether this transaction has locked it.
+    is_locked: bool,
+}
+
+async fn lock_waiting_of_many(
+    tx: &mut PgConnection,
+    fires: &[(WorkflowId, DateTime<Utc>)],
+) -> sqlx::Result<Vec<WaitingFireOf>> {
+    let ids: Vec<_> = fires.iter().map(|(workflow, _)| workflow.0).collect();
+    sqlx::query_as!(
+        WaitingFireOf,
+        r#"
+        -- lock the waiting fires of a batch: as those of one workflow, but it waits for no lock
+        WITH waiting AS MATERIALIZED (
+            SELECT workflow_id, id, scheduled_time
+              FROM runs
+             WHERE workflow_id = ANY($1) AND state = 'queued' AND trigger = 'schedule' AND scheduled_time IS NOT NULL
+               AND run_never_started(attempt, handed_over, cut_off)
+        ), locked AS MATERIALIZED (
+            SELECT r.id
+              FROM runs r
+             WHERE r.workflow_id = ANY($1) AND r.state = 'queued' AND r.trigger = 'schedule' AND r.scheduled_time IS NOT NULL
+               AND run_never_started(r.attempt, r.handed_over, r.cut_off)
+             ORDER BY r.id
+               FOR UPDATE SKIP LOCKED
+        )
+        SELECT w.workflow_id AS "workflow_id!", w.id AS "id!", w.scheduled_time AS "scheduled_time!",
+               (SELECT TRUE FROM locked l WHERE l.id = w.id) IS NOT NULL AS "is_locked!"
+          FROM waiting w
+        "#,
+        &ids,
+    )
+    .fetch_all(tx)
+    .await
+}
+
 struct WaitingFire {
     id: Uuid,
     scheduled_time: DateTime<Utc>,
@@ -166,10 +244,11 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
     sqlx::query!(
         r#"
         -- cancel the runs that a newer fire replaces: this transaction has locked them
-        UPDATE runs
-           SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2,
-               error = 'replaced_before_start'
-         WHERE id = ANY($1)
+        WITH cancelled AS (
+            DELETE FROM runs_live r WHERE r.id = ANY($1) RETURNING r AS run
+        )
+        INSERT INTO runs_ended
+        SELECT e.* FROM cancelled CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, 'replaced_before_start') AS e
         "#,
         runs,
         now,
@@ -180,15 +259,17 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 }
 
 impl Load {
-    fn evaluate(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
+    /// Decides whether a run may start, after [`Load::needs_promotion`] found no queued run that must start first. Every
+    /// caller, of one run or of a batch, uses this rule.
+    pub(crate) fn evaluate(self, policies: &Policies, trigger: Trigger) -> Verdict {
         if !is_live(trigger) {
-            let first = self.waiting_runs() == 0 && self.has_room_for(workflow, trigger);
+            let first = self.waiting_runs() == 0 && self.has_room_for(policies, trigger);
             return if first { Verdict::Start } else { Verdict::Queue };
         }
-        if self.busy_runs() + self.waiting_live() < slot_limit(workflow) {
+        if self.busy_runs() + self.waiting_live() < slot_limit(policies) {
             return Verdict::Start;
         }
-        match workflow.spec.policies.overlap {
+        match policies.overlap {
             Overlap::Queue if self.waiting_live() >= QUEUE_LENGTH => Verdict::Skip(ReasonCode::QueueFull),
             Overlap::QueueOne if self.waiting_live() > 0 => Verdict::Skip(ReasonCode::RunAlreadyQueued),
             Overlap::Queue | Overlap::QueueOne => Verdict::Queue,
@@ -197,8 +278,8 @@ impl Load {
                 // A queued manual run takes no slot from the schedule, but further manual runs must not accumulate
                 // behind it.
                 let waiting_manual = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
-                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slot_limit(workflow);
-                if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
+                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slot_limit(policies);
+                if !taken_by_live || self.may_wait_for_start(policies, trigger) {
                     return Verdict::Queue;
                 }
                 Verdict::Skip(ReasonCode::PreviousRunNotEnded)
@@ -209,8 +290,8 @@ impl Load {
     /// Whether the previous run waits for an executor, so that the fire must not be skipped because of it.
     ///
     /// Under `concurrent` the runs that wait for an executor count as slots, of which there are enough.
-    fn may_wait_for_start(self, workflow: &Workflow, trigger: Trigger) -> bool {
-        workflow.spec.policies.overlap == Overlap::Skip
+    fn may_wait_for_start(self, policies: &Policies, trigger: Trigger) -> bool {
+        policies.overlap == Overlap::Skip
             && trigger == Trigger::Schedule
             && (self.started == 0 || self.waiting_unstarted > 0)
     }

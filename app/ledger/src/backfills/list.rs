@@ -99,7 +99,7 @@ async fn read_backfills(db: &mut PgConnection, ids: &[Uuid]) -> sqlx::Result<Vec
                b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
                b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
                b.updated_on, b.finished_on,
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
+               (SELECT count(*) FROM runs_live r WHERE r.backfill_id = b.id) AS "live!",
                (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
                    + b.pruned_succeeded AS "succeeded!"
           FROM backfills b

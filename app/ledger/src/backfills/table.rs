@@ -21,7 +21,7 @@ pub async fn find_backfill(db: &mut PgConnection, id: Uuid, team_id: Option<i64>
                b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
                b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
                b.updated_on, b.finished_on,
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
+               (SELECT count(*) FROM runs_live r WHERE r.backfill_id = b.id) AS "live!",
                (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
                    + b.pruned_succeeded AS "succeeded!"
           FROM backfills b JOIN workflows w ON w.id = b.workflow_id

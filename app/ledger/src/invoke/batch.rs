@@ -2,8 +2,8 @@
 //!
 //! On the hour thousands of fires arrive at once, and one commit for each would be most of the cost. While one batch
 //! commits, the next one fills, so no fire waits for a batch to fill. A batch decides only the fast path: a fire on
-//! time, due by its version, of an active workflow without an active run. Every other fire gets its own transaction,
-//! and so does a fire whose workflow another transaction has locked.
+//! time, due by its version, of an active workflow, whether it starts, waits or is skipped. Every other fire gets its own
+//! transaction, and so does a fire whose workflow another transaction has locked: few at a time, and few of each team.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,12 @@ use db::PgPool;
 use db::failpoint::pass_point;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 use workflows::failpoint::Point;
 
+use super::on_time::Decided;
+use super::slow_path::{self, SlowPath};
 use super::{Answer, cases, on_time};
 
 /// How many fires one batch has at most.
@@ -43,9 +45,7 @@ struct Ledger {
     kept: TimeDelta,
     /// The cache, which removes a run that a newer fire replaced.
     runs: Runs,
-    /// The connections for fires that get their own transaction. Such a fire may wait for a lock, so batches and the
-    /// keys of their callers have connections besides.
-    singly: Arc<Semaphore>,
+    slow_path: SlowPath,
 }
 
 #[derive(Default)]
@@ -57,20 +57,21 @@ struct Gathering {
 /// A fire, and the channel for its answer.
 struct Waiting {
     fire: Fire,
-    asker: oneshot::Sender<Decided>,
+    asker: oneshot::Sender<Outcome>,
 }
 
-type Decided = Result<Answer, Arc<sqlx::Error>>;
+type Outcome = Result<Answer, Arc<sqlx::Error>>;
 
 impl FireBatches {
     pub(super) fn new(pool: PgPool, kept: TimeDelta, runs: Runs) -> Self {
         let connections = usize::try_from(pool.raw_pool().options().get_max_connections()).unwrap_or(usize::MAX);
-        let singly = Arc::new(Semaphore::new(connections.saturating_sub(AT_ONCE + 1).max(1)));
-        Self { ledger: Ledger { pool, kept, runs, singly }, gathering: Arc::default() }
+        // Batches, and the keys of the callers of fires, have connections besides.
+        let slow_path = SlowPath::new(connections.saturating_sub(AT_ONCE + 1));
+        Self { ledger: Ledger { pool, kept, runs, slow_path }, gathering: Arc::default() }
     }
 
     /// Decides a fire in a batch with concurrent ones; answers after the commit.
-    pub(super) async fn decide_in_batch(&self, fire: &Fire) -> Decided {
+    pub(super) async fn decide_in_batch(&self, fire: &Fire) -> Outcome {
         let (asker, answer) = oneshot::channel();
         if self.join(Waiting { fire: fire.clone(), asker }) == Joined::NeedsAWorker {
             tokio::spawn(self.clone().decide_batches());
@@ -125,24 +126,58 @@ impl FireBatches {
 
 /// Decides the fires of the fast path in one transaction, and the others in their own.
 async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
-    let mut accepted = match on_time::accept_fires(&ledger.pool, batch.iter().map(|one| &one.fire)).await {
-        Ok(accepted) => accepted,
+    let decided = match on_time::decide_fires(&ledger.pool, batch.iter().map(|one| &one.fire)).await {
+        Ok(decided) => decided,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
             tracing::warn!(%error, fires = batch.len(), "batch of fires failed; each fire is decided on its own");
-            HashMap::new()
+            Decided::default()
         }
         Err(error) => return answer_all(batch, error),
     };
-    if !accepted.is_empty() {
+    let Decided { mut answers, replaced } = decided;
+    if answers.values().any(|answer| matches!(answer, Answer::Accepted(_))) {
         pass_point(Point::I2);
     }
+    for replaced in replaced {
+        ledger.runs.invalidate(&replaced).await;
+    }
+    let mut remaining = Vec::new();
     for Waiting { fire, asker } in batch {
-        match accepted.remove(&fire.workflow_id.0) {
+        match answers.remove(&fire.workflow_id.0) {
             // A caller that has disconnected needs no answer.
-            Some(run) => drop(asker.send(Ok(Answer::Accepted(run)))),
-            None => drop(tokio::spawn(decide_singly(ledger.clone(), Waiting { fire, asker }))),
+            Some(answer) => drop(asker.send(Ok(answer))),
+            None => remaining.push(Waiting { fire, asker }),
         }
+    }
+    if !remaining.is_empty() {
+        decide_remaining(ledger, remaining).await;
+    }
+}
+
+/// Decides each of these fires in its own transaction. One that gets no place in time is answered like one that gets no
+/// connection.
+async fn decide_remaining(ledger: Ledger, remaining: Vec<Waiting>) {
+    let ids: Vec<_> = remaining.iter().map(|one| one.fire.workflow_id.0).collect();
+    let teams = async { slow_path::read_teams(&mut *ledger.pool.acquire().await?, &ids).await };
+    let teams = match teams.await {
+        Ok(teams) => teams,
+        Err(error) => return answer_all(remaining, error),
+    };
+    for waiting in remaining {
+        // Those of deleted workflows share one limit.
+        let team_id = teams.get(&waiting.fire.workflow_id.0).copied().unwrap_or_default();
+        let ledger = ledger.clone();
+        drop(tokio::spawn(async move {
+            let patience = ledger.pool.raw_pool().options().get_acquire_timeout();
+            match tokio::time::timeout(patience, ledger.slow_path.admit_fire(team_id)).await {
+                Ok(admitted) => {
+                    decide_singly(ledger, waiting).await;
+                    drop(admitted);
+                }
+                Err(_) => answer_all(vec![waiting], sqlx::Error::PoolTimedOut),
+            }
+        }));
     }
 }
 
@@ -175,10 +210,6 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 }
 
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
-    let patience = ledger.pool.raw_pool().options().get_acquire_timeout();
-    let Ok(Ok(_connection)) = tokio::time::timeout(patience, ledger.singly.acquire()).await else {
-        return Err(sqlx::Error::PoolTimedOut);
-    };
     let mut tx = db::begin_transaction(&ledger.pool).await?;
     let cases::Outcome { answer, replaced } = cases::decide_under_lock(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));

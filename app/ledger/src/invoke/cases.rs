@@ -135,7 +135,7 @@ struct Case<'a> {
 impl Case<'_> {
     async fn decide(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
         let age = self.now - self.due.time;
-        let window = catch_up::late_run_window(self.workflow);
+        let window = catch_up::late_run_window(&self.workflow.spec.policies);
         if age > self.kept {
             // The row of the time may have been pruned, so whether it ran is unknown. A catch-up window saved before
             // `CRONBOX_RETENTION_DAYS` was lowered may be longer.

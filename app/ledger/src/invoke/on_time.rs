@@ -1,8 +1,10 @@
-//! Step 7 of 7: the fast path of fires: four statements for any number of fires.
+//! Step 7 of 7: the fast path of fires: four statements for any number of fires, and up to four more if previous runs
+//! have not ended.
 //!
-//! A fire takes it if it is on time and due by the version in force, and if its workflow is active, not locked, and
-//! without a run that is active or waits. Such a fire starts under every overlap policy. `cases.rs` handles all others,
-//! and under `run_all` also a fire after whose time a later one became due.
+//! A fire takes it if it is on time and due by the version in force, and if its workflow is active and not locked. The
+//! rule of the overlap policy is that of a single fire (`admission/verdict.rs`). `cases.rs` handles all others: a fire
+//! that replaces previous runs, one before which queued runs must start, and under `run_all` also a fire after whose
+//! time a later one became due.
 
 use std::collections::HashMap;
 
@@ -10,38 +12,51 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::failpoint::pass_point;
 use db::{PgConnection, PgPool};
 use schedule::delivery::GRACE;
-use schedule::{Cron, Fire, Timezone};
-use uuid::Uuid;
-use workflows::definition::policies::CatchUp;
+use schedule::{Cron, Fire, Timezone, WorkflowId};
+use workflows::definition::policies::{CatchUp, Overlap, Policies};
 use workflows::definition::spec::Timing;
 use workflows::failpoint::Point;
+use workflows::reasons::ReasonCode;
 use workflows::{CLOCK_SKEW, State};
 
+use super::Answer;
+use super::record::{self, FireDecision, Outcome};
+use crate::admission::load::{self, Load};
+use crate::admission::verdict::{self, Place, Verdict};
+use crate::runs::{RunState, Trigger};
 use crate::spread;
 use crate::versions::{DueCheck, Version};
 
-/// The runs of a batch, by workflow.
-pub(super) type Accepted = HashMap<i64, Uuid>;
+/// The outcome of a batch.
+#[derive(Default)]
+pub(super) struct Decided {
+    /// The answers, by workflow; the other fires are to be decided one by one.
+    pub(super) answers: HashMap<i64, Answer>,
+    /// Times whose runs were replaced, so that they have no run any more.
+    pub(super) replaced: Vec<(WorkflowId, DateTime<Utc>)>,
+}
 
-/// Accepts the runs of the fires that take the fast path, each of another workflow, and commits.
-pub(super) async fn accept_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
+/// Decides the fires that take the fast path, each of another workflow, and commits.
+pub(super) async fn decide_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Decided> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin_transaction(pool).await?;
     let locked = lock_workflows(&mut tx, &fires).await?;
     fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
     let candidates = read(&mut tx, &fires).await?;
-    let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, candidates.get(&fire.workflow_id.0)?)).collect();
-    if started.is_empty() {
+    let eligible = fires.iter().filter_map(|fire| on_time(fire, candidates.get(&fire.workflow_id.0)?));
+    let (decisions, replaced) = admit(&mut tx, eligible.collect()).await?;
+    if decisions.is_empty() {
         tx.rollback().await?;
-        return Ok(HashMap::new());
+        return Ok(Decided::default());
     }
-    let accepted = accept(&mut tx, &started).await?;
-    if !accepted.is_empty() {
+    let answers = record::record_fires(&mut tx, &decisions).await?;
+    let are_some_accepted = answers.values().any(|answer| matches!(answer, Answer::Accepted(_)));
+    if are_some_accepted {
         pass_point(Point::I1);
     }
     tx.commit().await?;
-    Ok(accepted)
+    Ok(Decided { answers, replaced })
 }
 
 fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
@@ -68,9 +83,9 @@ struct Candidate {
     now: DateTime<Utc>,
     version: Version,
     team_id: i64,
-    catch_up: CatchUp,
-    spread_secs: i32,
-    catch_up_window_secs: i32,
+    policies: Policies,
+    /// Whether a run is active or waits.
+    has_unfinished_run: bool,
 }
 
 /// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
@@ -78,11 +93,14 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
     let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
     let rows = sqlx::query!(
         r#"
-        -- workflows that may start at once: active, not decided yet, and without a run that is active or waits. The
-        -- last two conditions are subqueries of one row, because NOT EXISTS becomes a join, and a plan that Postgres
-        -- made in a quiet minute then reads every active run for each batch
+        -- workflows that may start at once: active, and not decided yet; and whether a run is active or waits. Both are
+        -- subqueries of one row, because NOT EXISTS becomes a join, and a plan that Postgres made in a quiet minute then
+        -- reads every active run for each batch. $3 and $4 are the bounds of all times, so that Postgres plans only the
+        -- partitions of their days
         SELECT (SELECT cronbox_now()) AS "now!", w.id, w.team_id, w.catch_up_policy AS "catch_up: CatchUp", w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
-               v.starts_at, v.ends_at
+               v.starts_at, v.ends_at, w.overlap_policy AS "overlap: Overlap", w.max_concurrent,
+               (SELECT TRUE FROM runs r
+                 WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NOT NULL AS "has_unfinished_run!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
           JOIN workflows w ON w.id = f.id
          CROSS JOIN LATERAL (SELECT * FROM schedule_versions s
@@ -90,12 +108,13 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
                               ORDER BY s.valid_from DESC
                               LIMIT 1) AS v
          WHERE w.state = 'active' AND v.state = 'active'
-           AND (SELECT TRUE FROM occurrences o WHERE o.workflow_id = f.id AND o.scheduled_time = f.time LIMIT 1) IS NULL
-           AND (SELECT TRUE FROM runs r
-                 WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NULL
+           AND (SELECT TRUE FROM occurrences o WHERE o.workflow_id = f.id AND o.scheduled_time = f.time
+                   AND o.scheduled_time BETWEEN $3 AND $4 LIMIT 1) IS NULL
         "#,
         &ids,
         &times,
+        times.iter().min().copied(),
+        times.iter().max().copied(),
     )
     .fetch_all(tx)
     .await?;
@@ -109,95 +128,124 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             timing: Timing { cron: row.cron, timezone: row.timezone, starts_at: row.starts_at, ends_at: row.ends_at },
             state: State::Active,
         };
-        let (spread_secs, catch_up_window_secs) = (row.spread_secs, row.catch_up_window_secs);
-        let (now, team_id, catch_up) = (row.now, row.team_id, row.catch_up);
-        (row.id, Candidate { now, version, team_id, catch_up, spread_secs, catch_up_window_secs })
+        // The admission of a fire depends on no other policy.
+        let policies = Policies {
+            overlap: row.overlap,
+            max_concurrent: row.max_concurrent,
+            catch_up: row.catch_up,
+            catch_up_window_secs: row.catch_up_window_secs,
+            spread_secs: row.spread_secs,
+            ..Policies::DEFAULT
+        };
+        let (now, team_id, has_unfinished_run) = (row.now, row.team_id, row.has_unfinished_run);
+        (row.id, Candidate { now, version, team_id, policies, has_unfinished_run })
     });
     Ok(candidates.collect())
 }
 
-/// A run to accept, with its occurrence.
-struct Started<'a> {
+/// A fire that takes the fast path as far as its time is concerned.
+struct OnTime<'a> {
     fire: &'a Fire,
-    team_id: i64,
-    revision: i64,
+    candidate: &'a Candidate,
     run_after: DateTime<Utc>,
-    now: DateTime<Utc>,
 }
 
 /// Returns `None` if the fire does not take the fast path after all.
-fn start<'a>(fire: &'a Fire, candidate: &Candidate) -> Option<Started<'a>> {
-    let now = candidate.now;
+fn on_time<'a>(fire: &'a Fire, candidate: &'a Candidate) -> Option<OnTime<'a>> {
+    let (now, policies) = (candidate.now, &candidate.policies);
     let is_due = candidate.version.check_due(fire.scheduled_time) == DueCheck::Due;
     // The catch-up window may be shorter than the grace.
-    let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(candidate.catch_up_window_secs) * 1000;
+    let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(policies.catch_up_window_secs) * 1000;
     let timing = candidate.version.timing.parsed_at(fire.scheduled_time).ok().flatten();
-    let run_after = spread::run_after(fire.workflow_id, candidate.spread_secs, timing, fire.scheduled_time, now);
+    let run_after = spread::run_after(fire.workflow_id, policies.spread_secs, timing, fire.scheduled_time, now);
     let is_fast_path = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate, timing);
-    let (team_id, revision) = (candidate.team_id, candidate.version.revision);
-    is_fast_path.then_some(Started { fire, team_id, revision, run_after, now })
+    is_fast_path.then_some(OnTime { fire, candidate, run_after })
 }
 
 /// Whether a retried fire may have to be deferred, because a later time has become due since.
 fn is_overtaken(fire: &Fire, candidate: &Candidate, timing: Option<(Cron, Timezone)>) -> bool {
     // Nearly all fires are of this minute, so no later time can be due.
-    if candidate.catch_up != CatchUp::RunAll || candidate.now - fire.scheduled_time < TimeDelta::minutes(1) {
+    if candidate.policies.catch_up != CatchUp::RunAll || candidate.now - fire.scheduled_time < TimeDelta::minutes(1) {
         return false;
     }
     let later = timing.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
     later.is_some_and(|later| later <= candidate.now)
 }
 
-/// Records the fires and their runs. The UNIQUE constraint still prevents a second decision.
-async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<Accepted> {
-    let all = started.iter();
-    let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
-    let runs: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
-    let workflows: Vec<_> = all.clone().map(|one| one.fire.workflow_id.0).collect();
-    let times: Vec<_> = all.clone().map(|one| one.fire.scheduled_time).collect();
-    let revisions: Vec<_> = all.clone().map(|one| one.revision).collect();
-    let raw_times: Vec<_> = all.clone().map(|one| one.fire.raw_time.clone()).collect();
-    let executions: Vec<_> = all.clone().map(|one| one.fire.execution_id.clone()).collect();
-    let attempts: Vec<_> = all.clone().map(|one| one.fire.attempt).collect();
-    let run_after: Vec<_> = all.clone().map(|one| one.run_after).collect();
-    let teams: Vec<_> = all.clone().map(|one| one.team_id).collect();
-    let now: Vec<_> = all.map(|one| one.now).collect();
-    let accepted = sqlx::query!(
-        r#"
-        -- accept a batch: each run with its occurrence, or neither
-        WITH given AS MATERIALIZED (
-            SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::text[],
-                                 $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::bigint[])
-                AS given (id, run_id, workflow_id, time, revision, raw_time, execution_id, attempt, run_after, now, team_id)
-        ), recorded AS (
-            INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, revision, run_id, raw_time,
-                                     execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
-            SELECT id, workflow_id, time, 'fired', revision, run_id, raw_time, execution_id, attempt,
-                   trunc(EXTRACT(EPOCH FROM now - time))::bigint, now, now, now
-              FROM given
-             ORDER BY workflow_id
-            ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO NOTHING
-            RETURNING id
-        )
-        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, team_id)
-        SELECT given.run_id, given.workflow_id, given.id, 'schedule', 'accepted', given.time, given.run_after, given.now,
-               given.team_id
-          FROM given JOIN recorded ON recorded.id = given.id
-        RETURNING workflow_id, id
-        "#,
-        &occurrences,
-        &runs,
-        &workflows,
-        &times,
-        &revisions,
-        &raw_times,
-        &executions as &[Option<String>],
-        &attempts as &[Option<i32>],
-        &run_after,
-        &now,
-        &teams,
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(accepted.into_iter().map(|run| (run.workflow_id, run.id)).collect())
+/// Decides which fires start, wait or are skipped, by the rule of a single fire. Leaves out those that only a transaction
+/// of their own can decide.
+async fn admit<'a>(
+    tx: &mut PgConnection,
+    fires: Vec<OnTime<'a>>,
+) -> sqlx::Result<(Vec<FireDecision<'a>>, Vec<(WorkflowId, DateTime<Utc>)>)> {
+    let busy: Vec<i64> =
+        fires.iter().filter(|one| one.candidate.has_unfinished_run).map(|one| one.fire.workflow_id.0).collect();
+    let loads = if busy.is_empty() { HashMap::new() } else { load::read_loads(tx, &busy).await? };
+    let evaluated: Vec<_> = fires
+        .into_iter()
+        .filter_map(|one| {
+            let load = loads.get(&one.fire.workflow_id.0).copied().unwrap_or_default();
+            Some((evaluate(load, &one.candidate.policies)?, one))
+        })
+        .collect();
+    let replacing: Vec<_> = evaluated
+        .iter()
+        .filter(|(admission, _)| *admission == Admission::Replaces)
+        .map(|(_, one)| (one.fire.workflow_id, one.fire.scheduled_time))
+        .collect();
+    let now = evaluated.first().map(|(_, one)| one.candidate.now);
+    let mut places = match now {
+        Some(now) => verdict::take_waiting_places(tx, &replacing, now).await?,
+        None => HashMap::new(),
+    };
+    let (mut decisions, mut replaced) = (Vec::new(), Vec::new());
+    for (admission, one) in evaluated {
+        let outcome = match admission {
+            Admission::Accepted => Outcome::Runs(RunState::Accepted),
+            Admission::Queued => Outcome::Runs(RunState::Queued),
+            Admission::Skipped(reason) => Outcome::Skipped(reason),
+            Admission::Replaces => match places.remove(&one.fire.workflow_id.0) {
+                Some(Place::Replaces(times)) => {
+                    replaced.extend(times.into_iter().map(|time| (one.fire.workflow_id, time)));
+                    Outcome::Runs(RunState::Queued)
+                }
+                Some(Place::NewerWaits) => Outcome::Skipped(ReasonCode::PredecessorNotStarted),
+                None => continue,
+            },
+        };
+        decisions.push(one.decided(outcome));
+    }
+    Ok((decisions, replaced))
+}
+
+/// What the overlap policy says of a fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Accepted,
+    Queued,
+    /// It waits in place of an older fire, under `skip`.
+    Replaces,
+    Skipped(ReasonCode),
+}
+
+/// Returns `None` if only a transaction of its own can decide the fire.
+fn evaluate(load: Load, policies: &Policies) -> Option<Admission> {
+    if load.needs_promotion(policies) {
+        return None;
+    }
+    match load.evaluate(policies, Trigger::Schedule) {
+        Verdict::Start => Some(Admission::Accepted),
+        Verdict::Queue if policies.overlap == Overlap::Skip && load.waiting_unstarted > 0 => Some(Admission::Replaces),
+        Verdict::Queue => Some(Admission::Queued),
+        Verdict::Skip(reason) => Some(Admission::Skipped(reason)),
+        Verdict::Replace(_) => None,
+    }
+}
+
+impl<'a> OnTime<'a> {
+    fn decided(self, outcome: Outcome) -> FireDecision<'a> {
+        let Self { fire, candidate, run_after } = self;
+        let (team_id, revision, now) = (candidate.team_id, candidate.version.revision, candidate.now);
+        FireDecision { fire, team_id, revision, run_after, now, outcome }
+    }
 }

@@ -65,6 +65,33 @@ pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: Da
     .await
 }
 
+/// As [`has_run_after`], for one time of each of many workflows; returns those of which a later time has run.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_run_after(db: &mut PgConnection, times: &[(i64, DateTime<Utc>)]) -> sqlx::Result<HashSet<i64>> {
+    if times.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let (ids, times): (Vec<_>, Vec<_>) = times.iter().copied().unzip();
+    let found = sqlx::query_scalar!(
+        r#"
+        -- workflows of which a later time has run
+        SELECT given.workflow_id AS "workflow_id!"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS given (workflow_id, time)
+         WHERE (SELECT TRUE FROM occurrences o
+                 WHERE o.workflow_id = given.workflow_id AND o.scheduled_time > given.time
+                   AND o.decision IN ('fired', 'caught_up')
+                 LIMIT 1)
+        "#,
+        &ids,
+        &times,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(found.into_iter().collect())
+}
+
 /// Records times that did not run, and returns how many rows are new. Existing decisions are not changed.
 ///
 /// # Errors
@@ -78,6 +105,19 @@ pub async fn record_not_run(
     if times.is_empty() {
         return Ok(0);
     }
+    record_not_run_of_many(tx, &vec![workflow.0; times.len()], times, now).await
+}
+
+/// As [`record_not_run`], for the times of many workflows, each with its workflow.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn record_not_run_of_many(
+    tx: &mut PgConnection,
+    workflows: &[i64],
+    times: &[NotRun],
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
     let ids: Vec<_> = times.iter().map(|_| workflows::id::make_id(now)).collect();
     let due_times: Vec<_> = times.iter().map(|not_run| not_run.time).collect();
     let decisions: Vec<_> = times.iter().map(|not_run| not_run.decision.as_str().to_owned()).collect();
@@ -88,13 +128,14 @@ pub async fn record_not_run(
         -- record times that did not run: an existing row wins
         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, reason, revision,
                                  lateness_s, decided_on, created_on, updated_on)
-        SELECT u.id, $1, u.time, u.decision, u.reason, u.revision,
+        SELECT u.id, u.workflow_id, u.time, u.decision, u.reason, u.revision,
                EXTRACT(EPOCH FROM $7 - u.time)::bigint, $7, $7, $7
-          FROM unnest($2::uuid[], $3::timestamptz[], $4::text[], $5::text[], $6::bigint[])
-               AS u (id, time, decision, reason, revision)
+          FROM unnest($1::bigint[], $2::uuid[], $3::timestamptz[], $4::text[], $5::text[], $6::bigint[])
+               AS u (workflow_id, id, time, decision, reason, revision)
+         ORDER BY u.workflow_id, u.time
         ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO NOTHING
         "#,
-        workflow.0,
+        workflows,
         &ids,
         &due_times,
         &decisions,

@@ -29,12 +29,15 @@ async fn give_up(
     sqlx::query_scalar!(
         r#"
         -- abandon runs; a run that ended meanwhile keeps its state
-        UPDATE runs r
-           SET state = 'abandoned', error = given.reason, finished_on = $3,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-          FROM UNNEST($1::uuid[], $2::text[]) AS given (id, reason)
-         WHERE r.id = given.id AND r.finished_on IS NULL
-        RETURNING r.id
+        WITH abandoned AS (
+            DELETE FROM runs_live r
+             USING UNNEST($1::uuid[], $2::text[]) AS given (id, reason)
+             WHERE r.id = given.id
+            RETURNING r AS run, given.reason
+        )
+        INSERT INTO runs_ended
+        SELECT e.* FROM abandoned CROSS JOIN LATERAL ended_run(run, 'abandoned', $3, reason) AS e
+        RETURNING id
         "#,
         ids,
         reasons,
@@ -50,8 +53,9 @@ async fn take_back(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> s
         -- the times of abandoned runs become abandoned instead of fired
         UPDATE occurrences o
            SET decision = 'abandoned', reason = r.error, updated_on = $2
-          FROM runs r
-         WHERE r.id = ANY($1) AND o.run_id = r.id AND o.decision IN ('fired', 'caught_up', 'backfilled')
+          FROM runs_ended r
+         WHERE r.id = ANY($1) AND o.workflow_id = r.workflow_id AND o.scheduled_time = r.scheduled_time AND o.run_id = r.id
+           AND o.decision IN ('fired', 'caught_up', 'backfilled')
         "#,
         ids,
         now,

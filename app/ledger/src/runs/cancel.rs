@@ -24,14 +24,23 @@ pub enum Cancelled {
 pub async fn cancel_run(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
     let state = sqlx::query_scalar!(
         r#"
-        -- cancel a run: one statement, so that it cannot start or end between the check and the change
-        UPDATE runs
-           SET cancel_requested_on = COALESCE(cancel_requested_on, $2),
-               state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
-               finished_on = CASE WHEN state = 'running' THEN NULL ELSE $2 END,
-               error = CASE WHEN state = 'running' THEN error ELSE 'cancelled_on_request' END
-         WHERE id = $1 AND finished_on IS NULL
-        RETURNING state AS "state: RunState"
+        -- cancel a run: locked first, so that it cannot start or end between the check and the change
+        WITH locked AS MATERIALIZED (
+            SELECT id, state FROM runs_live WHERE id = $1 FOR UPDATE
+        ), requested AS (
+            UPDATE runs_live r
+               SET cancel_requested_on = COALESCE(r.cancel_requested_on, $2)
+              FROM locked
+             WHERE r.id = locked.id AND locked.state = 'running'
+            RETURNING r.state
+        ), cancelled AS (
+            DELETE FROM runs_live r USING locked WHERE r.id = locked.id AND locked.state <> 'running' RETURNING r AS run
+        ), ended AS (
+            INSERT INTO runs_ended
+            SELECT e.* FROM cancelled CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, 'cancelled_on_request') AS e
+            RETURNING state
+        )
+        SELECT state AS "state!: RunState" FROM requested UNION ALL SELECT state FROM ended
         "#,
         id,
         now,

@@ -2,9 +2,9 @@
 //!
 //! | scope | index |
 //! |---|---|
-//! | a workflow | `idx_runs_workflow_key` |
-//! | a team | `idx_runs_team_key` |
-//! | a team's runs that failed, timed out or were abandoned | `idx_runs_failed` |
+//! | a workflow | `idx_runs_workflow_id` |
+//! | a team | `idx_runs_team`, and `idx_runs_live_team` of those that have not ended |
+//! | a team's runs that failed, timed out or were abandoned | `idx_runs_team_failed` |
 //! | all | the primary key |
 //!
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
@@ -107,7 +107,10 @@ macro_rules! select_runs {
                 + r#"
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
                r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
-               CASE WHEN listed_json(r.result) IS NULL THEN pg_column_size(r.result) END AS result_bytes, r.error
+               CASE WHEN listed_json(r.result) IS NULL
+                    THEN COALESCE(pg_column_size(r.result),
+                                  (SELECT pg_column_size(x.result) FROM run_results x WHERE x.run_id = r.id))
+               END AS result_bytes, r.error
           FROM (SELECT * FROM runs WHERE id >= $1 AND id < $2 "#
                 + $scope
                 + r#" LIMIT 5000) AS r

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 
 use crate::due_times;
+use crate::followers;
 use crate::versions;
 
 /// How many workflows one statement reads.
@@ -22,22 +23,21 @@ struct Behind {
 /// the verification of others, because the comparison reports it. The same applies to a workflow that the watchdog
 /// could not process in its last pass, which processed all others.
 pub(super) async fn find_latest_end(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
+    let mut latest = followers::find_undecided_since(db, until).await?.unwrap_or(until);
     let (mut watch_at, mut id) = (DateTime::UNIX_EPOCH, 0);
     loop {
-        let behind = behind(db, until, watch_at, id).await?;
-        let Some(last) = behind.last() else { return Ok(until) };
+        let behind = behind(db, latest, watch_at, id).await?;
+        let Some(last) = behind.last() else { return Ok(latest) };
         (watch_at, id) = (last.watch_at, last.id);
         let instants: Vec<_> = behind.iter().map(|workflow| (workflow.id, workflow.accounted)).collect();
         let versions = versions::read_of_all(db, &instants).await?;
-        let open = behind.iter().find(|workflow| {
+        // A workflow whose timezone or cron is unknown has no time that is known to be due.
+        let undecided = behind.iter().filter_map(|workflow| {
             let versions = versions.get(&workflow.id).map(Vec::as_slice).unwrap_or_default();
-            let open = due_times::list_due_times(versions, workflow.accounted.min(until), until, 1);
-            // The watchdog decides times before the unknown version as usual.
-            !(open.is_blocked && open.times.is_empty())
+            let due = due_times::list_due_times(versions, workflow.accounted.min(latest), latest, 1);
+            due.times.first().map(|first| first.time.max(workflow.watch_at))
         });
-        if let Some(workflow) = open {
-            return Ok(workflow.watch_at);
-        }
+        latest = undecided.min().map_or(latest, |first| first.min(latest));
     }
 }
 
@@ -51,11 +51,11 @@ async fn behind(
         Behind,
         r#"
         -- workflows with times that the watchdog has not decided yet, the earliest first
-        SELECT id, watch_at AS "watch_at!", COALESCE(ledger_cursor, watch_at) AS "accounted!"
-          FROM workflows w
-         WHERE watch_at < $1 AND (watch_at, id) > ($2, $3)
-           AND NOT EXISTS (SELECT FROM job_failures f WHERE f.job = 'watchdog' AND f.workflow_id = w.id)
-         ORDER BY watch_at, id
+        SELECT workflow_id AS id, watch_at AS "watch_at!", cursor AS accounted
+          FROM ledger l
+         WHERE watch_at < $1 AND (watch_at, workflow_id) > ($2, $3)
+           AND NOT EXISTS (SELECT FROM job_failures f WHERE f.job = 'watchdog' AND f.workflow_id = l.workflow_id)
+         ORDER BY watch_at, workflow_id
          LIMIT $4
         "#,
         until,

@@ -51,9 +51,11 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
         -- a page of workflows, whatever their state: an archived workflow had due times, too
         SELECT w.id AS "id!", w.ledger_since,
                CASE WHEN f.workflow_id IS NOT NULL THEN
-                    COALESCE(w.ledger_cursor, w.watch_at - INTERVAL '1 microsecond')
+                    ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                END AS "decided_through?"
           FROM workflows w
+          LEFT JOIN ledger l ON l.workflow_id = w.id
+          LEFT JOIN watchdog_shards s ON s.shard = l.shard
           LEFT JOIN job_failures f ON f.job = 'watchdog' AND f.workflow_id = w.id
          WHERE w.id >= $1
          ORDER BY w.id
@@ -88,11 +90,13 @@ pub(super) async fn read_runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -
     sqlx::query_as!(
         Run,
         r#"
-        -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times
+        -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times. No
+        -- run is made before its time by more than the clock skew, so Postgres reads no partition of earlier days
         SELECT workflow_id, scheduled_time AS "scheduled_time!", id, trigger AS "trigger: Trigger",
                state AS "state: RunState", run_never_started(attempt, handed_over, cut_off) AS "never_started!"
           FROM runs
          WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3 AND trigger <> 'retry'
+           AND id >= uuid_v7_floor($2 - INTERVAL '1 hour')
          ORDER BY id
         "#,
         ids,

@@ -103,13 +103,15 @@ impl<'a> Stretch<'a> {
         now: DateTime<Utc>,
     ) -> sqlx::Result<Option<Self>> {
         let until = now - GRACE;
-        let ledger = ledger_cursor::read_cursor(tx, workflow.id).await?;
-        if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
+        let Some(ledger) = ledger_cursor::find_cursor(tx, workflow.id).await? else { return Ok(None) };
+        // A workflow that follows its shard is here because it has an undecided time.
+        let is_decided = ledger.watch_at.map_or(ledger.cursor >= until, |watch_at| watch_at > until);
+        if is_decided {
             return Ok(None);
         }
         // Older rows would be pruned at once, and an older time never runs, whatever the catch-up window.
         let oldest = now - kept;
-        let after = ledger.cursor.map_or(until, |cursor| cursor.max(oldest).min(until));
+        let after = ledger.cursor.max(oldest).min(until);
         let versions = versions::read_over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
         let due_times = due_times::list_due_times(&versions, after, until, STRETCH);
         Ok(Some(Self { workflow, ledger, versions, due_times, until, now }))
@@ -152,12 +154,13 @@ impl<'a> Stretch<'a> {
     }
 
     async fn decide_due_time(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
-        if let Some(not_run) = catch_up::out_of_reach(self.workflow, due, self.ledger.activated_on, self.now) {
+        let policies = &self.workflow.spec.policies;
+        if let Some(not_run) = catch_up::out_of_reach(policies, due, self.ledger.activated_on, self.now) {
             return Ok(not_run);
         }
         // Under `skip` only the last time of the stretch can be the newest, so the others need no query.
         let is_last = self.due_times.times.last().is_some_and(|last| last.time == due.time);
-        if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
+        if policies.catch_up == CatchUp::Skip && !is_last {
             return Ok(Late::NotRun(Decision::Missed, ReasonCode::Superseded));
         }
         catch_up::is_wanted(tx, self.workflow, due, self.now).await
@@ -186,14 +189,11 @@ impl<'a> Stretch<'a> {
         Ok(true)
     }
 
-    /// Advances the cursor, and sets the next check to the next due time.
+    /// Advances the cursor. The next pass checks whether the workflow may follow its shard.
     async fn move_on(&self, tx: &mut PgConnection, through: DateTime<Utc>) -> sqlx::Result<()> {
-        let watch_at = if self.is_blocked() {
-            // The due times are unknown, so the workflow stays due and every pass logs it.
-            self.ledger.watch_at
-        } else {
-            due_times::next_due_time(&self.versions, through)
-        };
+        let next = through + TimeDelta::microseconds(1);
+        // If the due times are unknown, the workflow stays due and every pass logs it.
+        let watch_at = if self.is_blocked() { self.ledger.watch_at.unwrap_or(next) } else { next };
         ledger_cursor::advance_cursor(tx, self.workflow.id, through, watch_at).await
     }
 

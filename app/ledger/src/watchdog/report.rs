@@ -1,5 +1,8 @@
 //! Step 7 of 7: what a pass of the watchdog reports.
 
+use crate::occurrences::Decision;
+use crate::occurrences::span::NotRun;
+
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
@@ -17,13 +20,36 @@ pub struct Pass {
     pub unjudged: u64,
     /// Workflows whose statements failed.
     pub failed: u64,
+    /// Whether the pass ended before it had processed all shards.
+    pub may_be_more: bool,
 }
 
 impl Pass {
+    /// Adds what a part of the pass did.
+    pub(super) fn add(&mut self, part: Self) {
+        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed, may_be_more } = part;
+        self.workflows += workflows;
+        self.resumed += resumed;
+        self.missed += missed;
+        self.skipped_paused += skipped_paused;
+        self.caught_up += caught_up;
+        self.unjudged += unjudged;
+        self.failed += failed;
+        self.may_be_more |= may_be_more;
+    }
+
+    /// Adds times that do not run.
+    pub(super) fn count_not_run(&mut self, times: &[(i64, NotRun)]) {
+        let is_skipped = |not_run: &NotRun| not_run.decision == Decision::SkippedPaused;
+        let skipped = times.iter().filter(|(_, not_run)| is_skipped(not_run)).count() as u64;
+        self.skipped_paused += skipped;
+        self.missed += times.len() as u64 - skipped;
+    }
+
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(self) -> String {
-        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
+        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _, may_be_more: _ } = self;
         format!(
             "{workflows} workflows checked: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
              by a pause; {resumed} pauses ended, {unjudged} workflows not evaluated"

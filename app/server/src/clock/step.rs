@@ -53,8 +53,8 @@ async fn keep_runs_due(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Re
     sqlx::query!(
         r#"
         -- keep runs due
-        UPDATE runs SET run_after = cronbox_now()
-         WHERE id IN (SELECT id FROM runs
+        UPDATE runs_live SET run_after = cronbox_now()
+         WHERE id IN (SELECT id FROM runs_live
                        WHERE state = 'accepted' AND run_after > cronbox_now() AND run_after <= $1
                          FOR UPDATE SKIP LOCKED)
         "#,
@@ -78,7 +78,7 @@ async fn shorten_run_leases(db: &mut PgConnection) -> sqlx::Result<()> {
              ORDER BY id
                FOR UPDATE SKIP LOCKED
         )
-        UPDATE runs AS r
+        UPDATE runs_live AS r
            SET lease_until = cronbox_now() + (r.lease_until - r.locked_at), locked_at = cronbox_now()
           FROM leased
          WHERE r.id = leased.id

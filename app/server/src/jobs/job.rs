@@ -17,6 +17,8 @@ pub struct Job {
     pub when: When,
     /// Its function.
     pub run: JobFunction,
+    /// Jobs of one group do the same, so that instances can share it: an instance executes one of them at a time.
+    pub group: Option<&'static str>,
 }
 
 /// The result of a turn.

@@ -27,7 +27,11 @@ pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
         );
     }
     fail_at_end(watchdog::JOB, pass.failed, &app.metrics)?;
-    Ok(if pass == watchdog::Pass::default() { Did::Nothing } else { Did::All(pass.in_words()) })
+    Ok(match (pass.may_be_more, pass == watchdog::Pass::default()) {
+        (true, _) => Did::Some(pass.in_words()),
+        (false, true) => Did::Nothing,
+        (false, false) => Did::All(pass.in_words()),
+    })
 }
 
 /// Starts the runs that wait for a slot.

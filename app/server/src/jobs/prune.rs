@@ -1,10 +1,16 @@
-//! Step 7 of 7: removes old rows, in bounded batches. A job.
+//! Step 7 of 7: removes old rows. A job.
+//!
+//! Days of runs and occurrences are partitions, which it makes ahead and drops as a whole. It deletes other rows in
+//! bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
-//! The newest occurrence of a workflow is kept forever.
+//! Of the rows without a partition by day, the newest occurrence of a workflow is kept forever. A turn reads each of
+//! these rows once.
 
+mod deleted_rows;
 mod old_rows;
+mod partitions;
 mod zone_rows;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -12,7 +18,7 @@ use db::{PgConnection, PgPool};
 use ledger::job_failures;
 use ledger::prune_marks;
 
-use old_rows::{Ages, BATCH, Kind, Scope};
+use old_rows::{Ages, BATCH, Kind, Scope, Window};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "prune";
@@ -43,6 +49,14 @@ pub struct Pass {
     pub occurrences: u64,
     /// Records of fires that disagreed with our zone data.
     pub disagreements: u64,
+    /// Partitions by day that it dropped.
+    pub partitions: u64,
+    /// Schedule versions that no kept time needs.
+    pub versions: u64,
+    /// Backfills whose runs are removed.
+    pub backfills: u64,
+    /// Publications of workflows that were deleted long ago.
+    pub publications: u64,
     /// Workflows whose rows cannot be removed.
     pub failed: u64,
     /// Whether a batch was full.
@@ -65,22 +79,36 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     let ages = ages(settings, now);
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
+    partitions::make_next_days(&mut connection, now).await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
+    let dropped = partitions::drop_old_days(&mut connection, &ages).await?;
+    let mut window = Window::before_all();
     for _ in 0..BATCHES {
         pass.may_be_more = false;
-        for kind in Kind::ALL {
+        for kind in [Kind::Outbox, Kind::Runs] {
             let batch = remove_batch(&mut connection, kind, &ages, &mut failed).await?;
             pass.add(kind, &batch);
         }
+        let batch = remove_occurrences(&mut connection, &ages, &mut window, &mut failed).await?;
+        pass.add(Kind::Occurrences(window), &batch);
+        let deleted = deleted_rows::remove_of_deleted(&mut connection).await?;
+        pass.add(Kind::Runs, &Batch::of_statement(deleted.runs));
+        pass.add(Kind::Occurrences(window), &Batch::of_statement(deleted.occurrences));
         let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
         pass.add_disagreements(&Batch::of_statement(disagreements));
         if !pass.may_be_more {
             break;
         }
     }
+    pass.backfills = deleted_rows::remove_backfills(&mut connection, ages.runs).await?;
+    pass.publications = deleted_rows::remove_publications(&mut connection, ages.occurrences).await?;
+    if !pass.may_be_more {
+        pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
+    }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
-    Ok(Pass { failed: failed.len() as u64, ..pass })
+    let may_be_more = pass.may_be_more || dropped.may_be_more;
+    Ok(Pass { failed: failed.len() as u64, partitions: dropped.partitions, may_be_more, ..pass })
 }
 
 fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
@@ -93,6 +121,32 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
         occurrences: retained.min(now - OCCURRENCES_AT_LEAST),
         now,
     }
+}
+
+/// Removes the old occurrences of the next windows, until one had some: where all rows must stay, nothing is removed.
+async fn remove_occurrences(
+    db: &mut PgConnection,
+    ages: &Ages,
+    window: &mut Window,
+    failed: &mut Vec<i64>,
+) -> sqlx::Result<Batch> {
+    while old_rows::advance_window(db, ages, window).await? {
+        let batch = remove_batch(db, Kind::Occurrences(*window), ages, failed).await?;
+        if batch.removed > 0 {
+            return Ok(Batch { may_be_more: true, ..batch });
+        }
+    }
+    Ok(Batch { removed: 0, may_be_more: false })
+}
+
+/// Removes the schedule versions that no kept time needs, some workflows at a time.
+async fn remove_versions(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let (mut removed, mut after) = (0, 0);
+    while let Some(through) = deleted_rows::find_batch_end(db, after).await? {
+        removed += deleted_rows::remove_versions(db, after, through, before).await?;
+        after = through;
+    }
+    Ok(removed)
 }
 
 /// Removes a batch, except the rows of workflows that have failed.
@@ -132,7 +186,7 @@ impl Pass {
         let count = match kind {
             Kind::Outbox => &mut self.outbox,
             Kind::Runs => &mut self.runs,
-            Kind::Occurrences => &mut self.occurrences,
+            Kind::Occurrences(_) => &mut self.occurrences,
         };
         *count += batch.removed;
         self.may_be_more |= batch.may_be_more;
@@ -143,18 +197,30 @@ impl Pass {
         self.may_be_more |= batch.may_be_more;
     }
 
-    /// Returns how many rows it removed.
+    /// Returns how many rows and partitions it removed.
     #[must_use]
     pub fn removed_rows(&self) -> u64 {
-        self.outbox + self.runs + self.occurrences + self.disagreements
+        self.outbox
+            + self.runs
+            + self.occurrences
+            + self.disagreements
+            + self.versions
+            + self.backfills
+            + self.publications
+            + self.partitions
     }
 
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Self { outbox, runs, occurrences, disagreements, .. } = self;
+        let Self { outbox, runs, occurrences, disagreements, versions, backfills, publications, .. } = self;
+        let days = match self.partitions {
+            0 => String::new(),
+            partitions => format!(", {partitions} partitions"),
+        };
         format!(
-            "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements"
+            "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} \
+             disagreements, {versions} schedule versions, {backfills} backfills, {publications} publications{days}"
         )
     }
 }

@@ -11,41 +11,49 @@ use crate::config::Config;
 /// All jobs, in reading order.
 #[must_use]
 pub fn all_jobs(config: &Config) -> Vec<Job> {
-    vec![
-        Job {
-            name: watchdog::JOB,
-            when: config.job_watchdog.clone(),
-            run: |app| Box::pin(async move { passes::run_watchdog(&app).await }),
-        },
+    let watchdogs = watchdog::JOBS.map(|name| Job {
+        name,
+        when: config.job_watchdog.clone(),
+        run: |app| Box::pin(async move { passes::run_watchdog(&app).await }),
+        group: Some(watchdog::JOB),
+    });
+    let others = [
         Job {
             name: queue::JOB,
             when: config.job_queue.clone(),
             run: |app| Box::pin(async move { passes::run_queue(&app).await }),
+            group: None,
         },
         Job {
             name: backfills::JOB,
             when: config.job_backfills.clone(),
             run: |app| Box::pin(async move { passes::run_backfills(&app).await }),
+            group: None,
         },
         Job {
             name: recovery::JOB,
             when: When::every_secs(config.recovery_interval_secs),
             run: |app| Box::pin(async move { passes::run_recovery(&app).await }),
+            group: None,
         },
         Job {
             name: timeouts::JOB,
             when: config.job_timeouts.clone(),
             run: |app| Box::pin(async move { passes::run_timeouts(&app).await }),
+            group: None,
         },
         Job {
             name: stats::JOB,
             when: config.job_statistics.clone(),
             run: |app| Box::pin(async move { passes::run_statistics(&app).await }),
+            group: None,
         },
         Job {
             name: prune::JOB,
             when: config.job_prune.clone(),
             run: |app| Box::pin(async move { passes::run_prune(&app).await }),
+            group: None,
         },
-    ]
+    ];
+    watchdogs.into_iter().chain(others).collect()
 }

@@ -3,13 +3,14 @@
 //! About every second it takes the jobs that are due and not leased. A turn runs while its lease is renewed. If the
 //! lease is lost, the turn stops, because another instance may run the job already.
 
+use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use executor::Shutdown;
 use futures::FutureExt as _;
 use ledger::identity;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 
 use super::table::{self, Ended, LastResult};
 use super::{Did, Job, all_jobs};
@@ -31,7 +32,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Runs all jobs until `shutdown`, then lets active turns end or releases their leases.
 pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     let jobs = all_jobs(&app.config);
-    let mut under_way = JoinSet::new();
+    let mut under_way = UnderWay::default();
     let (mut registered, mut hold_log) = (false, HoldLog::default());
     loop {
         match take_due_jobs(&app, &jobs, &mut registered, &mut hold_log, &mut under_way).await {
@@ -42,9 +43,41 @@ pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
             () = shutdown.wait_for_drain() => break,
             () = tokio::time::sleep(CHECK_EVERY.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
         }
-        while under_way.try_join_next().is_some() {}
+        under_way.forget_ended();
     }
-    end(&app, under_way, &shutdown).await;
+    end(&app, under_way.turns, &shutdown).await;
+}
+
+/// The turns of this instance.
+#[derive(Default)]
+struct UnderWay {
+    turns: JoinSet<()>,
+    /// The group of each turn that has one.
+    groups: HashMap<Id, &'static str>,
+}
+
+impl UnderWay {
+    fn start_turn(&mut self, app: App, job: Job) {
+        let group = job.group;
+        let task = self.turns.spawn(turn(app, job)).id();
+        self.groups.extend(group.map(|group| (task, group)));
+    }
+
+    fn forget_ended(&mut self) {
+        while let Some(ended) = self.turns.try_join_next_with_id() {
+            let task = ended.map_or_else(|error| error.id(), |(task, ())| task);
+            self.groups.remove(&task);
+        }
+    }
+
+    /// Returns the jobs that this instance may take now: of each group one, by chance, and none while one is under way.
+    fn list_free<'a>(&self, jobs: &'a [Job]) -> Vec<&'a Job> {
+        let mut shuffled: Vec<_> = jobs.iter().collect();
+        shuffled.sort_by_cached_key(|_| rand::random::<u64>());
+        let mut met: HashSet<_> = self.groups.values().copied().collect();
+        shuffled.retain(|job| job.group.is_none_or(|group| met.insert(group)));
+        shuffled
+    }
 }
 
 /// Logs once a minute that the ledger waits for acceptance.
@@ -70,7 +103,7 @@ async fn take_due_jobs(
     jobs: &[Job],
     registered: &mut bool,
     hold_log: &mut HoldLog,
-    under_way: &mut JoinSet<()>,
+    under_way: &mut UnderWay,
 ) -> sqlx::Result<()> {
     let mut connection = app.pools.leases.acquire().await?;
     hold_log.log(identity::read_hold(&mut connection).await?);
@@ -85,9 +118,10 @@ async fn take_due_jobs(
         table::register_jobs(&mut connection, &names, &jobs.iter().map(wait).collect::<Vec<_>>()).await?;
         *registered = true;
     }
-    let taken = table::take_due(&mut connection, &names, app.instance, LEASE, app.clock.now()).await?;
+    let free: Vec<&str> = under_way.list_free(jobs).iter().map(|job| job.name).collect();
+    let taken = table::take_due(&mut connection, &free, app.instance, LEASE, app.clock.now()).await?;
     for job in jobs.iter().filter(|job| taken.iter().any(|name| name == job.name)) {
-        under_way.spawn(turn(app.clone(), job.clone()));
+        under_way.start_turn(app.clone(), job.clone());
     }
     Ok(())
 }

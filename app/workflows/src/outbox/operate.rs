@@ -163,11 +163,13 @@ async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
         UPDATE publications
            SET attempt_count = 0,
                failures = 0,
+               superseded = 0,
+               is_repair = FALSE,
                repairs = repairs + 1,
                error_class = NULL,
                last_error = NULL,
                spec_hash = NULL,
-               due_at = LEAST(due_at, cronbox_now())
+               due_at = CASE WHEN is_repair THEN cronbox_now() ELSE LEAST(due_at, cronbox_now()) END
          WHERE workflow_id = $1
         "#,
         workflow_id,

@@ -104,12 +104,14 @@ pub(super) async fn save_since(
     Ok(if planned.event.is_some() { Saved::Enqueued } else { Saved::Changed })
 }
 
-/// Deletes a workflow, which [`super::lock_workflow`] has locked, with its runs, occurrences and schedule versions.
+/// Deletes a workflow, which [`super::lock_workflow`] has locked, with its schedule versions. Its runs are cancelled; a job
+/// removes them and the occurrences later, because they may be millions.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn erase_workflow(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
     let event = before.outbox_event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
+    live_runs::cancel_live_runs(tx, before.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
     write::delete_workflow(tx, before.id).await?;
     tracing::info!(step = 1, workflow_id = before.id.0, "edit: workflow {} deleted", before.id);
     outbox::enqueue_event(tx, &event, edit.now).await?;

@@ -20,25 +20,30 @@ pub async fn cancel_live_runs(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Vec<Uuid>> {
     let triggers: Vec<String> = triggers.iter().map(|trigger| trigger.as_str().to_owned()).collect();
-    let cancelled = sqlx::query!(
+    sqlx::query_scalar!(
         r#"
         -- cancel live runs: locked in the order of their ids; a run that is being claimed is cancelled like a running
         -- one
         WITH live AS MATERIALIZED (
-            SELECT id FROM runs
-             WHERE workflow_id = $1 AND trigger = ANY($2) AND state IN ('accepted', 'queued', 'running')
+            SELECT id, state FROM runs_live
+             WHERE workflow_id = $1 AND trigger = ANY($2)
              ORDER BY id
                FOR UPDATE
+        ), requested AS (
+            UPDATE runs_live r
+               SET cancel_requested_on = COALESCE(r.cancel_requested_on, $4), cancel_reason = COALESCE(r.cancel_reason, $3)
+              FROM live
+             WHERE r.id = live.id AND live.state = 'running'
+            RETURNING r.id
+        ), cancelled AS (
+            DELETE FROM runs_live r USING live WHERE r.id = live.id AND live.state <> 'running' RETURNING r AS run
+        ), ended AS (
+            INSERT INTO runs_ended
+            SELECT e.*
+              FROM cancelled
+             CROSS JOIN LATERAL ended_run(run, 'cancelled', $4, COALESCE((run).cancel_reason, $3), stop_reason => $3) AS e
         )
-        UPDATE runs r
-           SET cancel_requested_on = COALESCE(r.cancel_requested_on, $4),
-               cancel_reason = COALESCE(r.cancel_reason, $3),
-               state = CASE WHEN r.state = 'running' THEN r.state ELSE 'cancelled' END,
-               finished_on = CASE WHEN r.state = 'running' THEN NULL ELSE $4 END,
-               error = CASE WHEN r.state = 'running' THEN r.error ELSE COALESCE(r.cancel_reason, $3) END
-          FROM live
-         WHERE r.id = live.id AND r.finished_on IS NULL
-        RETURNING r.id, r.state = 'running' AS "runs!"
+        SELECT id AS "id!" FROM requested
         "#,
         workflow.0,
         &triggers,
@@ -46,6 +51,5 @@ pub async fn cancel_live_runs(
         now,
     )
     .fetch_all(tx)
-    .await?;
-    Ok(cancelled.into_iter().filter(|run| run.runs).map(|run| run.id).collect())
+    .await
 }

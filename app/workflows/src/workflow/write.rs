@@ -73,8 +73,9 @@ pub(super) struct Change {
 ///
 /// One statement, because every edit waits for it; its snapshot is later than the lock. The version is in force since
 /// `since`, or since just after the last version, the newest decision and the cursor, even if the clock went back:
-/// existing decisions do not change, and each later time is enumerated. `ledger_cursor` begins just before the first
-/// version, because a time at its very beginning is due.
+/// existing decisions do not change, and each later time is enumerated. The ledger's cursor begins just before the first
+/// version, because a time at its very beginning is due. A workflow that followed its shard ceases to: its times may be of
+/// two versions.
 pub(super) async fn update_workflow(
     tx: &mut PgConnection,
     next: &Workflow,
@@ -84,17 +85,36 @@ pub(super) async fn update_workflow(
     sqlx::query!(
         r#"
         -- update a workflow that this transaction has locked; $27 is NULL if the same times are due as before
-        WITH version AS (
+        WITH progress AS MATERIALIZED (
+            SELECT ledger_decided_through(l.cursor, l.watch_at, s.decided_through) AS cursor
+              FROM ledger l JOIN watchdog_shards s ON s.shard = l.shard
+             WHERE l.workflow_id = $1
+        ), version AS (
             INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
             SELECT $1, $14,
                    GREATEST($27::timestamptz,
                             INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
                             INTERVAL '1 microsecond' + (SELECT max(scheduled_time) FROM occurrences
                                                          WHERE workflow_id = $1 AND NOT $29),
-                            INTERVAL '1 microsecond' + (SELECT ledger_cursor FROM workflows WHERE id = $1)),
+                            INTERVAL '1 microsecond' + (SELECT cursor FROM progress)),
                    $7, $8, $11, $9, $10
              WHERE $27 IS NOT NULL
             RETURNING valid_from
+        ), watched AS (
+            INSERT INTO ledger AS l (workflow_id, cursor, watch_at, activated_on)
+            SELECT $1, COALESCE((SELECT cursor FROM progress), valid_from - INTERVAL '1 microsecond'), valid_from,
+                   CASE WHEN $28 THEN valid_from END
+              FROM version
+            ON CONFLICT (workflow_id) DO UPDATE
+               SET cursor = GREATEST(l.cursor, excluded.cursor),
+                   watch_at = CASE WHEN l.watch_at IS NULL THEN excluded.cursor + INTERVAL '1 microsecond'
+                                   ELSE LEAST(l.watch_at, excluded.watch_at) END,
+                   activated_on = COALESCE(excluded.activated_on, l.activated_on)
+        ), paused AS (
+            -- the end of a pause must not pass unseen, also if only the end has changed
+            UPDATE ledger
+               SET cursor = (SELECT cursor FROM progress), watch_at = INTERVAL '1 microsecond' + (SELECT cursor FROM progress)
+             WHERE workflow_id = $1 AND watch_at IS NULL AND $16::timestamptz IS NOT NULL AND NOT EXISTS (SELECT FROM version)
         )
         UPDATE workflows
            SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
@@ -102,10 +122,7 @@ pub(super) async fn update_workflow(
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
                timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
-               fires_per_hour = $30, input_bytes = $31,
-               watch_at = LEAST(watch_at, (SELECT valid_from FROM version)),
-               ledger_cursor = COALESCE(ledger_cursor, (SELECT valid_from FROM version) - INTERVAL '1 microsecond'),
-               schedule_activated_at = CASE WHEN $28 THEN (SELECT valid_from FROM version) ELSE schedule_activated_at END
+               fires_per_hour = $30, input_bytes = $31
          WHERE id = $1
         "#,
         next.id.0,
@@ -174,14 +191,13 @@ pub(super) async fn begin_versions(
 
 /// Makes the watchdog check a new workflow from its first version on.
 ///
-/// `ledger_cursor` begins just before it, because a time at its very beginning is due.
+/// Its cursor begins just before it, because a time at its very beginning is due.
 pub(super) async fn watch_workflow(tx: &mut PgConnection, id: WorkflowId, since: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- watch a new workflow
-        UPDATE workflows
-           SET watch_at = $2::timestamptz, ledger_cursor = $2::timestamptz - INTERVAL '1 microsecond', schedule_activated_at = $2::timestamptz
-         WHERE id = $1
+        INSERT INTO ledger (workflow_id, cursor, watch_at, activated_on)
+        VALUES ($1, $2::timestamptz - INTERVAL '1 microsecond', $2, $2)
         "#,
         id.0,
         since,
@@ -194,7 +210,8 @@ pub(super) async fn watch_workflow(tx: &mut PgConnection, id: WorkflowId, since:
 pub(super) async fn delete_workflow(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- delete a workflow: its runs, occurrences and versions are deleted with it; publication and audit remain
+        -- delete a workflow: its versions are deleted with it; a trigger leaves a tombstone, by which the job prune
+        -- removes its runs and occurrences; publication and audit remain
         DELETE FROM workflows WHERE id = $1
         "#,
         id.0

@@ -13,8 +13,8 @@ use crate::scheduler::rate::Rate;
 /// Rows of publishers that crashed are deleted after this time.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// Records that `owner` has claimed, and returns how many publishers have leases now, including it.
-pub(crate) async fn join_publishers(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
+/// Records that `owner` is active, and returns how many publishers are, including it; a claim does the same by itself.
+async fn join_publishers(connection: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
     let others = sqlx::query_scalar!(
         r#"
         -- join: records this publisher, and counts the others
@@ -28,7 +28,7 @@ pub(crate) async fn join_publishers(tx: &mut PgConnection, owner: &str) -> sqlx:
         owner,
         LEASE.as_secs_f64(),
     )
-    .fetch_one(tx)
+    .fetch_one(connection)
     .await?;
     Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
 }

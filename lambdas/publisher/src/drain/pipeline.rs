@@ -14,7 +14,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use crate::claim::{Choice, claim_due_workflows};
+use crate::claim::{Choice, Lane, Wanted, claim_due_workflows};
 use crate::database::error::in_words;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
@@ -80,6 +80,7 @@ impl Publisher {
         // A suspect is processed without other workflows, so locked ones wait for the next pipeline.
         let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked_settlements()) } else { Vec::new() };
         let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size), locked, span.now());
+        let most_repairs = self.most_repairs_in_flight();
         let mut batches = FuturesUnordered::new();
         let mut claiming = pin!(Fuse::terminated());
         let mut settling = pin!(Fuse::terminated());
@@ -89,8 +90,11 @@ impl Publisher {
             let may_claim = claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim();
             let may_claim_at = hand.may_claim_at();
             if may_claim && may_claim_at <= Instant::now() {
-                hand.begin_claim(Instant::now());
-                claiming.set(claim_due_workflows(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
+                let wanted = hand.next_claim(most_repairs, Instant::now());
+                let low_water = self.low_water();
+                claiming.set(
+                    claim_due_workflows(self.pool(), self.claimant(), wanted, low_water, span, self.injector()).fuse(),
+                );
             }
             if settling.is_terminated()
                 && let Some(some) = hand.ripe(batches.is_empty() && answered.is_empty())
@@ -110,7 +114,8 @@ impl Publisher {
             tokio::select! {
                 claimed = &mut claiming => match claimed {
                     Ok(batch) => {
-                        hand.claimed(batch.claims.len());
+                        let repairs = batch.claims.iter().filter(|claim| claim.lane == Lane::Repair).count();
+                        hand.claimed(batch.claims.len(), repairs);
                         if let Some(publishers) = batch.publishers {
                             self.rate().share_among(publishers);
                             batches.push(self.converge_batch(batch, span.renewal(), &answers));
@@ -199,6 +204,10 @@ struct Hand {
     unsettled: usize,
     /// How many workflows are claimed and not answered.
     unanswered: usize,
+    /// How many of these are repairs.
+    unanswered_repairs: usize,
+    /// How many claims were made.
+    claims: u32,
     answered: Vec<Settlement>,
     /// Answered calls whose publications other transactions have locked.
     locked: Vec<Settlement>,
@@ -230,6 +239,8 @@ impl Hand {
             claimed: 0,
             unsettled: 0,
             unanswered: 0,
+            unanswered_repairs: 0,
+            claims: 0,
             answered: Vec::new(),
             locked_count: locked.len(),
             locked_since: (!locked.is_empty()).then_some(now),
@@ -263,9 +274,15 @@ impl Hand {
         self.claim_began_at + if waits { CLAIM_PAUSE } else { Duration::ZERO }
     }
 
-    fn begin_claim(&mut self, now: Instant) {
+    /// Returns what the next claim takes. Repairs are limited, because an edit waits for the slots of all calls before it;
+    /// and none is taken before half of them are answered, because a claim of few costs as much as one of many.
+    fn next_claim(&mut self, most_repairs: usize, now: Instant) -> Wanted {
         self.is_stale = false;
         self.claim_began_at = now;
+        let number = self.claims;
+        self.claims = number.wrapping_add(1);
+        let room = most_repairs.saturating_sub(self.unanswered_repairs);
+        Wanted::of_claim(number, self.choice, if room >= most_repairs / 2 { room } else { 0 })
     }
 
     /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims continue.
@@ -295,7 +312,7 @@ impl Hand {
         self.is_stale = true;
     }
 
-    fn claimed(&mut self, count: usize) {
+    fn claimed(&mut self, count: usize, repairs: usize) {
         // A claim that overlapped a settle or a notification may have missed what became due by it.
         self.is_dry = count == 0 && !self.is_stale;
         self.was_full = count >= self.batch;
@@ -303,10 +320,12 @@ impl Hand {
         self.claimed += count;
         self.unsettled += count;
         self.unanswered += count;
+        self.unanswered_repairs += repairs;
     }
 
     fn answered(&mut self, settlement: Settlement) {
         self.unanswered -= 1;
+        self.unanswered_repairs -= usize::from(settlement.claim.lane == Lane::Repair);
         self.answered.push(settlement);
         if self.flight == Flight::Overlapping {
             self.ripens_at.get_or_insert_with(|| Instant::now() + GATHER);
@@ -386,12 +405,35 @@ mod tests {
     fn small_claims_beside_calls_have_a_pause() {
         let began = Instant::now();
         let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 2, Vec::new(), StdInstant::now());
-        hand.begin_claim(began);
-        hand.claimed(2);
+        hand.next_claim(2, began);
+        hand.claimed(2, 0);
         assert_eq!(hand.may_claim_at(), began, "after a full batch more are due");
-        hand.claimed(1);
+        hand.claimed(1, 0);
         assert_eq!(hand.may_claim_at(), began + CLAIM_PAUSE, "the next edits share a claim");
         hand.unanswered = 0;
         assert_eq!(hand.may_claim_at(), began, "no call is in flight");
+    }
+
+    #[test]
+    fn repairs_in_flight_are_limited() {
+        let began = Instant::now();
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 100, Vec::new(), StdInstant::now());
+        assert_eq!(hand.next_claim(10, began).repairs, 10);
+        hand.claimed(10, 10);
+        assert_eq!(hand.next_claim(10, began).repairs, 0);
+        hand.unanswered_repairs = 6;
+        assert_eq!(hand.next_claim(10, began).repairs, 0, "fewer than half are answered");
+        hand.unanswered_repairs = 5;
+        assert_eq!(hand.next_claim(10, began).repairs, 5);
+    }
+
+    /// A constant stream of edits fills each batch.
+    #[test]
+    fn repairs_come_first_in_every_tenth_claim() {
+        let began = Instant::now();
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 100, Vec::new(), StdInstant::now());
+        let first: Vec<Lane> = (0..20).map(|_| hand.next_claim(10, began).first).collect();
+        assert_eq!(first.iter().filter(|lane| **lane == Lane::Repair).count(), 2);
+        assert_eq!((first[0], first[9]), (Lane::Edit, Lane::Repair));
     }
 }

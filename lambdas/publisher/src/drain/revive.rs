@@ -102,6 +102,7 @@ async fn enqueue_revived(pool: &PgPool, ids: &[i64], now: DateTime<Utc>) -> sqlx
             UPDATE publications AS p
                SET spec_hash = NULL,
                    due_at = cronbox_now(),
+                   is_repair = TRUE,
                    attempt_count = 0,
                    failures = 0,
                    error_class = NULL

@@ -96,7 +96,7 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
 async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
-    let gauges = read_gauges(publisher.pool(), left).await;
+    let gauges = read_gauges(publisher.pool(), publisher.metrics().outbox_mark(), left).await;
     let totals = publisher.metrics().take_totals();
     println!("{}", render_emf_line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
 }

@@ -56,6 +56,7 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
     ];
     let counts = [
         ("OutboxFailedRows", gauges.failed_rows),
+        ("XminAge", gauges.xmin_age),
         ("Missed", gauges.decisions.map(|decisions| decisions.missed)),
         ("CaughtUp", gauges.decisions.map(|decisions| decisions.caught_up)),
         ("Abandoned", gauges.count_abandoned()),

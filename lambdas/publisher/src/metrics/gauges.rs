@@ -1,6 +1,7 @@
 //! Step 3 of 7: the gauges of the outbox and the ledger, read from the database whenever metrics are written.
 
 mod ledger;
+pub(crate) mod outbox;
 mod sweeps;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use db::PgPool;
 use tokio::time::Instant;
 
 use self::ledger::Decisions;
+use self::outbox::OutboxMark;
 use self::sweeps::{Sweeps, read_sweep_gauges};
 
 /// How long one gauge may take.
@@ -24,6 +26,8 @@ pub(crate) struct Gauges {
     pub(crate) lag_secs: Option<f64>,
     /// 1 while the database waits for acceptance, because it was restored or cloned; else 0.
     pub(crate) held: Option<i64>,
+    /// For how many transactions vacuum has been unable to remove dead rows, if the schema's owner sees all sessions.
+    pub(crate) xmin_age: Option<i64>,
     /// Outbox rows of failed workflows; a row whose workflow was revived since does not count.
     pub(crate) failed_rows: Option<i64>,
     /// Workflows by the class of drift that was found and is not repaired yet.
@@ -45,11 +49,12 @@ pub(crate) struct Gauges {
 }
 
 /// Reads the gauges within `limit`, because metrics come last, when a Lambda has little time left.
-pub(crate) async fn read_gauges(pool: &PgPool, limit: Duration) -> Gauges {
+pub(crate) async fn read_gauges(pool: &PgPool, outbox: &OutboxMark, limit: Duration) -> Gauges {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Gauges {
-        lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
+        lag_secs: reading.figure("outbox lag", outbox.lag_secs(pool)).await,
         held: reading.figure("hold", held(pool)).await,
+        xmin_age: reading.figure("xmin age", xmin_age(pool)).await.flatten(),
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
         drift: reading.figure("drift", drift(pool)).await,
         sweeps: reading.figure("sweeps", read_sweep_gauges(pool)).await,
@@ -98,24 +103,6 @@ impl Gauges {
     }
 }
 
-async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
-    let secs = sqlx::query_scalar!(
-        r#"
-        -- lag: by id, which the index has; the lowest id is the oldest edit, except for the duration of a commit
-        SELECT EXTRACT(EPOCH FROM cronbox_now() - created_on)::float8 AS "secs!"
-          FROM outbox_events
-         WHERE processed_on IS NULL
-           AND failed_on IS NULL
-         ORDER BY id
-         LIMIT 1
-        "#
-    )
-    .fetch_optional(pool)
-    .await?;
-    // The edit's time is from the app's clock, this one from the database's.
-    Ok(secs.unwrap_or_default().max(0.0))
-}
-
 async fn held(pool: &PgPool) -> sqlx::Result<i64> {
     let is_held = sqlx::query_scalar!(
         r#"
@@ -126,6 +113,17 @@ async fn held(pool: &PgPool) -> sqlx::Result<i64> {
     .fetch_one(pool)
     .await?;
     Ok(i64::from(is_held))
+}
+
+async fn xmin_age(pool: &PgPool) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- xmin age
+        SELECT cronbox_xmin_age() AS age
+        "#
+    )
+    .fetch_one(pool)
+    .await
 }
 
 async fn failed_rows(pool: &PgPool) -> sqlx::Result<i64> {

@@ -50,7 +50,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let gauges = read_gauges(pool, Duration::MAX).await;
+            let gauges = read_gauges(pool, metrics.outbox_mark(), Duration::MAX).await;
             (StatusCode::OK, render(&metrics.so_far(), &gauges)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
@@ -109,6 +109,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
     let decisions = gauges.decisions;
     for (name, help, count) in [
         ("outbox_failed_rows", "Outbox rows of failed workflows", gauges.failed_rows),
+        ("xmin_age", "Transactions since which vacuum removes no dead row", gauges.xmin_age),
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
         ("abandoned", "Times and runs abandoned in the last hour", gauges.count_abandoned()),

@@ -54,14 +54,23 @@ pub(super) fn published_params<'a>(settlement: &'a Settlement, superseded: &Hash
     })
 }
 
-pub(super) async fn mark_processed(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<Marked> {
+/// Settles successes, and marks the outbox rows that the claims cover; returns how many rows.
+pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<Marked> {
     let marked = sqlx::query!(
         r#"
-        -- mark processed: all rows that the claim covers, however many edits they are. First by workflow, then by id,
-        -- both sorted or listed, so that no plan reads the complete table, whatever the statistics
-        WITH covered AS MATERIALIZED (
+        -- settle published: one statement, because each costs a round trip; `(SELECT cronbox_now())` is evaluated once,
+        -- the bare function once per row
+        WITH s AS MATERIALIZED (
+            SELECT *
+              FROM jsonb_to_recordset($1) AS s (
+                   workflow_id bigint, seen bigint, attempt integer, revision bigint, spec_hash text,
+                   was_known boolean, repairs bigint, schedule_name text, template integer, changes_on timestamptz,
+                   is_verified boolean, is_in_doubt boolean, is_superseded boolean)
+        ), covered AS MATERIALIZED (
+            -- all rows that the claim covers, however many edits they are. First by workflow, then by id, both sorted
+            -- or listed, so that no plan reads the complete table, whatever the statistics
             SELECT open.id, s.attempt
-              FROM jsonb_to_recordset($1) AS s (workflow_id bigint, seen bigint, attempt integer)
+              FROM s
              CROSS JOIN LATERAL (
                    SELECT id
                      FROM outbox_events
@@ -73,13 +82,62 @@ pub(super) async fn mark_processed(tx: &mut PgConnection, published: &[Published
              ) AS open
         ), marked AS (
             UPDATE outbox_events AS o
-               SET processed_on = cronbox_now(),
+               SET processed_on = (SELECT cronbox_now()),
                    attempt_count = covered.attempt,
                    error_message = NULL
               FROM covered
              WHERE o.id = covered.id
                AND o.id = ANY(ARRAY(SELECT id FROM covered))
             RETURNING o.aggregate_id
+        ), settled AS (
+            UPDATE publications AS p
+               SET applied_revision = s.revision,
+                   -- a repair that was requested during the call has made the state unknown, and this call does not
+                   -- change that
+                   spec_hash = CASE WHEN r.is_requested THEN NULL ELSE s.spec_hash END,
+                   refused_hash = NULL,
+                   failures = 0,
+                   superseded = 0,
+                   -- in the lane of the edits again, unless a verify pass comes next: after an outage there may be one of
+                   -- each workflow, all in the same minute
+                   is_repair = NOT (s.is_superseded OR r.is_requested)
+                               AND r.verify_at IS NOT NULL
+                               AND (s.changes_on IS NULL OR r.verify_at <= s.changes_on),
+                   schedule_name = s.schedule_name,
+                   template = s.template,
+                   -- the permission for a removal ends here: if the row vanishes again, the orphan guard decides again.
+                   -- A delete event that arrived during the call remains
+                   removal_revision = CASE WHEN s.schedule_name IS NULL OR s.is_superseded THEN p.removal_revision END,
+                   applied_on = (SELECT cronbox_now()),
+                   attempt_count = 0,
+                   error_class = NULL,
+                   last_error = NULL,
+                   drift = NULL,
+                   lease_owner = NULL,
+                   lease_until = NULL,
+                   verify_at = r.verify_at,
+                   due_at = CASE
+                       WHEN s.is_superseded OR r.is_requested THEN (SELECT cronbox_now())
+                       ELSE LEAST(
+                           -- not in the past, where claims do not read
+                           CASE WHEN r.verify_at IS NOT NULL THEN GREATEST(r.verify_at, (SELECT cronbox_now())) END,
+                           -- not before a minute from now: the two clocks may disagree about the change
+                           CASE WHEN s.changes_on IS NOT NULL
+                                THEN GREATEST(s.changes_on, (SELECT cronbox_now())) + INTERVAL '60 seconds' END
+                       )
+                   END
+              FROM s
+             CROSS JOIN LATERAL (
+                   -- an app of an older version does not count the repairs that it requests
+                   SELECT before.repairs <> s.repairs OR (s.was_known AND before.spec_hash IS NULL) AS is_requested,
+                          CASE WHEN s.is_in_doubt
+                               THEN GREATEST(before.verify_at, (SELECT cronbox_now()) + INTERVAL '16 minutes')
+                               WHEN s.is_verified THEN NULL
+                               ELSE before.verify_at END AS verify_at
+                     FROM publications AS before
+                    WHERE before.workflow_id = s.workflow_id
+             ) AS r
+             WHERE p.workflow_id = s.workflow_id
         )
         SELECT COUNT(*) AS "rows!", COUNT(DISTINCT aggregate_id) AS "workflows!" FROM marked
         "#,
@@ -88,59 +146,4 @@ pub(super) async fn mark_processed(tx: &mut PgConnection, published: &[Published
     .fetch_one(tx)
     .await?;
     Ok(Marked { rows: marked.rows.unsigned_abs(), workflows: marked.workflows.unsigned_abs() })
-}
-
-pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- settle published
-        UPDATE publications AS p
-           SET applied_revision = s.revision,
-               -- a repair that was requested during the call has made the state unknown, and this call does not change
-               -- that
-               spec_hash = CASE WHEN r.is_requested THEN NULL ELSE s.spec_hash END,
-               refused_hash = NULL,
-               failures = 0,
-               schedule_name = s.schedule_name,
-               template = s.template,
-               -- the permission for a removal ends here: if the row vanishes again, the orphan guard decides again. A
-               -- delete event that arrived during the call remains
-               removal_revision = CASE WHEN s.schedule_name IS NULL OR s.is_superseded THEN p.removal_revision END,
-               applied_on = cronbox_now(),
-               attempt_count = 0,
-               error_class = NULL,
-               last_error = NULL,
-               drift = NULL,
-               lease_owner = NULL,
-               lease_until = NULL,
-               verify_at = r.verify_at,
-               due_at = CASE
-                   WHEN s.is_superseded OR r.is_requested THEN cronbox_now()
-                   ELSE LEAST(
-                       r.verify_at,
-                       -- not before a minute from now: the two clocks may disagree about the change
-                       CASE WHEN s.changes_on IS NOT NULL
-                            THEN GREATEST(s.changes_on, cronbox_now()) + INTERVAL '60 seconds' END
-                   )
-               END
-          FROM jsonb_to_recordset($1) AS s (
-               workflow_id bigint, revision bigint, spec_hash text, was_known boolean, repairs bigint,
-               schedule_name text, template integer, changes_on timestamptz, is_verified boolean,
-               is_in_doubt boolean, is_superseded boolean)
-         CROSS JOIN LATERAL (
-               -- an app of an older version does not count the repairs that it requests
-               SELECT before.repairs <> s.repairs OR (s.was_known AND before.spec_hash IS NULL) AS is_requested,
-                      CASE WHEN s.is_in_doubt THEN GREATEST(before.verify_at, cronbox_now() + INTERVAL '16 minutes')
-                           WHEN s.is_verified THEN NULL
-                           ELSE before.verify_at END AS verify_at
-                 FROM publications AS before
-                WHERE before.workflow_id = s.workflow_id
-         ) AS r
-         WHERE p.workflow_id = s.workflow_id
-        "#,
-        Json(published) as _,
-    )
-    .execute(tx)
-    .await
-    .map(drop)
 }

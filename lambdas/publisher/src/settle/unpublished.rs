@@ -10,6 +10,14 @@ use sqlx::types::Json;
 use crate::scheduler::fault::Effect;
 use crate::settle::settlement::{ErrorClass, Outcome, Settlement};
 
+/// After this many failures in a row that an edit superseded, an edit does not end the backoff. The statement that enqueues
+/// an edit has the same number.
+const SUPERSEDED_AT_ONCE: i32 = 2;
+/// The failures are counted up to here.
+const MOST_SUPERSEDED: i32 = 30;
+/// The longest wait of a workflow that is edited in a loop, so that its last edit is published soon after an outage.
+const LONGEST_WAIT_SECS: f64 = 30.0;
+
 /// An outcome other than a success, as parameters of the statements.
 #[derive(Serialize)]
 pub(super) struct Unpublished<'a> {
@@ -61,7 +69,9 @@ pub(super) fn unpublished_params<'a>(settlement: &'a Settlement, superseded: &Ha
 pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublished<'_>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- mirror errors: rows that a newer edit has superseded do not fail, because that edit settles them
+        -- mirror errors: only in the newest row that the claim covers, because a hot workflow may have thousands of open
+        -- rows and fails often; a permanent failure is of all of them. Rows that a newer edit has superseded do not fail,
+        -- because that edit settles them
         WITH covered AS MATERIALIZED (
             SELECT open.id, s.*
               FROM jsonb_to_recordset($1) AS s (
@@ -74,7 +84,8 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
                       AND id <= s.seen
                       AND processed_on IS NULL
                       AND failed_on IS NULL
-                    ORDER BY aggregate_id, id
+                    ORDER BY aggregate_id DESC, id DESC
+                    LIMIT CASE WHEN s.error_class = 'permanent' AND NOT s.is_superseded THEN NULL ELSE 1 END
              ) AS open
              WHERE s.message IS NOT NULL
         )
@@ -102,6 +113,9 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
                                     WHEN s.error_class = 'environment' THEN 0
                                     WHEN s.is_attempt_returned THEN GREATEST(p.attempt_count - 1, 0)
                                     ELSE p.attempt_count END,
+               superseded = CASE WHEN s.error_class IS NULL THEN p.superseded
+                                 WHEN s.is_superseded THEN LEAST(p.superseded + 1, $3)
+                                 ELSE 0 END,
                failures = CASE WHEN s.is_superseded OR s.error_class IS NULL THEN p.failures
                                WHEN s.error_class = 'permanent' THEN 0
                                ELSE p.failures + 1 END,
@@ -113,6 +127,9 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
                lease_until = NULL,
                verify_at = v.verify_at,
                due_at = CASE
+                   -- a client that edits in a loop during an outage gets two attempts at once; then it waits, at first 2 s
+                   WHEN s.is_superseded AND p.superseded >= $2 THEN
+                       cronbox_now() + make_interval(secs => LEAST(2 ^ (p.superseded - $2 + 1), $4::float8))
                    WHEN s.is_superseded THEN cronbox_now()
                    -- not called: the workflow stays due as before
                    WHEN s.error_class IS NULL THEN p.due_at
@@ -140,6 +157,9 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
          WHERE p.workflow_id = s.workflow_id
         "#,
         Json(unpublished) as _,
+        SUPERSEDED_AT_ONCE,
+        MOST_SUPERSEDED,
+        LONGEST_WAIT_SECS,
     )
     .execute(tx)
     .await

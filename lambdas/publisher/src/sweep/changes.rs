@@ -45,16 +45,18 @@ pub(crate) async fn release_changes(
     limit: i64,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Release> {
-    let Census { ours, changes } = census(tx, turn).await?;
-    // If some were already enqueued because they were few, the rest is fewer still.
-    if changes > limit::most_of(ours) && !turn.force {
-        turn.findings.changes_refused = changes.unsigned_abs();
-        tracing::error!(
-            changes,
-            "brake engaged: {changes} of {ours} schedules would be deleted, disabled or changed, \
-             and neither an edit nor a generation explains it"
-        );
-        return Ok(Release::Done);
+    if !turn.force {
+        let (ours, changes) = (turn.findings.count_ours(), count_changes(tx, turn).await?);
+        // If some were already enqueued because they were few, the rest is fewer still.
+        if changes > limit::most_of(ours) {
+            turn.findings.changes_refused = changes.unsigned_abs();
+            tracing::error!(
+                changes,
+                "brake engaged: {changes} of {ours} schedules would be deleted, disabled or changed, \
+                 and neither an edit nor a generation explains it"
+            );
+            return Ok(Release::Done);
+        }
     }
     // The sweep may have refused changes before the force was requested.
     turn.findings.changes_refused = 0;
@@ -68,19 +70,11 @@ pub(crate) async fn release_changes(
     Ok(Release::More)
 }
 
-/// How many schedules belong to this database, and how many changes wait.
-struct Census {
-    ours: i64,
-    changes: i64,
-}
-
-async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
-    sqlx::query_as!(
-        Census,
+async fn count_changes(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
         r#"
-        -- census of changes
-        SELECT (SELECT COUNT(*) FROM sightings WHERE sweep_id = $1) AS "ours!",
-               (SELECT COUNT(*) FROM sweep_changes WHERE sweep_id = $1) AS "changes!"
+        -- count changes
+        SELECT COUNT(*) AS "count!" FROM sweep_changes WHERE sweep_id = $1
         "#,
         turn.id,
     )

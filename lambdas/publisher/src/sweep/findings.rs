@@ -80,6 +80,11 @@ impl Findings {
         *self = Findings { repaired: self.repaired, stopped_by: self.stopped_by.take(), ..Findings::default() };
     }
 
+    /// How many of the listed schedules have a name of this environment.
+    pub(crate) fn count_ours(&self) -> i64 {
+        i64::try_from(self.listed.saturating_sub(self.foreign)).unwrap_or(i64::MAX)
+    }
+
     /// How many differences there are, orphans included.
     pub fn total_drift(&self) -> u64 {
         self.missing + self.orphan + self.changed + self.stale_template + self.disabled_out_of_band

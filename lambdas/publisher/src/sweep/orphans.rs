@@ -29,14 +29,11 @@ pub(crate) async fn record_orphans(tx: &mut PgConnection, names: &[String]) -> s
     .map(drop)
 }
 
-/// Lists up to `limit` orphans after this name that may be deleted; none if they are too many without force.
-pub(crate) async fn list_deletable(
-    tx: &mut PgConnection,
-    turn: &mut Turn,
-    after: &str,
-    limit: i64,
-) -> sqlx::Result<Vec<String>> {
-    let Census { ours, existing, ripe } = census(tx, turn).await?;
+/// Lists the first `limit` orphans that may be deleted; none if they are too many without force. [`list_ripe`] lists the
+/// others.
+pub(crate) async fn list_deletable(tx: &mut PgConnection, turn: &mut Turn, limit: i64) -> sqlx::Result<Vec<String>> {
+    let Census { existing, ripe } = census(tx, turn).await?;
+    let ours = turn.findings.count_ours();
     let findings = &mut turn.findings;
     findings.orphans_waiting = (existing - ripe).unsigned_abs();
     if ripe > limit::most_of(ours) && !turn.force && findings.orphans_deleted == 0 {
@@ -49,7 +46,7 @@ pub(crate) async fn list_deletable(
     }
     // The sweep may have refused orphans before the force was requested.
     findings.orphans_refused = 0;
-    list_ripe(tx, turn, after, limit).await
+    list_ripe(tx, turn, "", limit).await
 }
 
 /// Enqueues a delete event for each orphan, unless its workflow exists again; returns for how many.
@@ -67,14 +64,15 @@ pub(crate) async fn enqueue_deletions(
         WITH forgotten AS (
             DELETE FROM orphans WHERE name = ANY($1)
         ), publication AS (
-            INSERT INTO publications AS p (workflow_id, desired_revision, due_at, drift)
-            SELECT orphan.workflow_id, 0, cronbox_now(), 'orphan'
+            INSERT INTO publications AS p (workflow_id, desired_revision, due_at, is_repair, drift)
+            SELECT orphan.workflow_id, 0, cronbox_now(), TRUE, 'orphan'
               FROM unnest($2::bigint[]) AS orphan (workflow_id)
              WHERE NOT EXISTS (SELECT FROM workflows AS w WHERE w.id = orphan.workflow_id)
              ORDER BY orphan.workflow_id
             ON CONFLICT (workflow_id) DO UPDATE
                SET spec_hash = NULL,
                    due_at = cronbox_now(),
+                   is_repair = TRUE,
                    attempt_count = 0,
                    failures = 0,
                    error_class = NULL,
@@ -131,7 +129,6 @@ pub(crate) async fn forget_gone(tx: &mut PgConnection, turn: &Turn) -> sqlx::Res
 
 /// How many there are, and how many of them may be deleted.
 struct Census {
-    ours: i64,
     /// Except those of another database.
     existing: i64,
     ripe: i64,
@@ -142,8 +139,7 @@ async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
         Census,
         r#"
         -- census: an orphan is ripe if an earlier sweep listed it, and this one at least ten minutes later
-        SELECT (SELECT COUNT(*) FROM sightings WHERE sweep_id = s.id) AS "ours!",
-               (SELECT COUNT(*) FROM orphans WHERE foreign_identity IS NULL) AS "existing!",
+        SELECT (SELECT COUNT(*) FROM orphans WHERE foreign_identity IS NULL) AS "existing!",
                (SELECT COUNT(*) FROM orphans AS o
                  WHERE o.foreign_identity IS NULL
                    AND o.first_seen < s.started_on
@@ -157,7 +153,13 @@ async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
     .await
 }
 
-async fn list_ripe(tx: &mut PgConnection, turn: &Turn, after: &str, limit: i64) -> sqlx::Result<Vec<String>> {
+/// Lists up to `limit` orphans after this name that may be deleted, once it is decided that they are few enough.
+pub(crate) async fn list_ripe(
+    tx: &mut PgConnection,
+    turn: &Turn,
+    after: &str,
+    limit: i64,
+) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar!(
         r#"
         -- list ripe: the orphans that the census counts as ripe

@@ -8,6 +8,7 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
+use crate::claim::low_water::Marks;
 use crate::scheduler::spec::TEMPLATE;
 use crate::sweep::difference::Difference;
 use crate::sweep::turn::Turn;
@@ -73,6 +74,7 @@ pub(crate) async fn enqueue_repairs(
             UPDATE publications AS p
                SET spec_hash = NULL,
                    due_at = cronbox_now(),
+                   is_repair = TRUE,
                    attempt_count = 0,
                    failures = 0,
                    error_class = NULL,
@@ -103,8 +105,8 @@ pub(crate) async fn enqueue_unpublished(
         r#"
         -- enqueue unpublished: a publisher already processes a workflow that has a publication by now
         WITH made AS (
-            INSERT INTO publications (workflow_id, desired_revision, due_at, drift)
-            SELECT workflow_id, revision, cronbox_now(), class
+            INSERT INTO publications (workflow_id, desired_revision, due_at, is_repair, drift)
+            SELECT workflow_id, revision, cronbox_now(), TRUE, class
               FROM jsonb_to_recordset($1) AS f (workflow_id bigint, revision bigint, class text)
              ORDER BY workflow_id
             ON CONFLICT DO NOTHING
@@ -168,14 +170,36 @@ pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confir
     .map(drop)
 }
 
+/// Counts the repairs that are due, up to `most`.
+pub(crate) async fn count_due_repairs(tx: &mut PgConnection, marks: Marks, most: i64) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- count due repairs: from the mark on, as a claim does
+        SELECT COUNT(*) AS "count!"
+          FROM (SELECT FROM publications
+                 WHERE is_repair
+                   AND due_at >= CASE WHEN $2 <= (SELECT cronbox_now()) THEN COALESCE($3::timestamptz, '-infinity')
+                                      ELSE '-infinity' END
+                   AND due_at <= (SELECT cronbox_now())
+                 LIMIT $1) AS due
+        "#,
+        most,
+        marks.read_on,
+        marks.repairs,
+    )
+    .fetch_one(tx)
+    .await
+}
+
 /// Records which workflows were listed.
 pub(crate) async fn record_sightings(tx: &mut PgConnection, turn: &Turn, ids: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- sight: a page may be read twice
-        INSERT INTO sightings (sweep_id, workflow_id)
-        SELECT $1, workflow_id FROM unnest($2::bigint[]) AS listed (workflow_id)
-        ON CONFLICT DO NOTHING
+        -- sight: a page may be read twice. The row of the last sweep is updated in place, so that no sweep leaves rows
+        -- to delete; in order, as everywhere
+        INSERT INTO sweep_sightings AS s (workflow_id, sweep_id)
+        SELECT workflow_id, $1 FROM unnest($2::bigint[]) AS listed (workflow_id) ORDER BY workflow_id
+        ON CONFLICT (workflow_id) DO UPDATE SET sweep_id = excluded.sweep_id WHERE s.sweep_id <> excluded.sweep_id
         "#,
         turn.id,
         ids,

@@ -110,7 +110,8 @@ impl Publisher {
             }
             Some(Stage::Rest) => {
                 let at_once = i64::from(self.config().api_tps).clamp(FEWEST, MOST);
-                let room = at_once - count_due_repairs(&mut tx).await?;
+                let marks = self.low_water().marks();
+                let room = at_once - repair::count_due_repairs(&mut tx, marks, at_once).await?;
                 if room > 0 { enqueue(&mut tx, room, now).await?.taken } else { 0 }
             }
             Some(Stage::Waiting) | None => 0,
@@ -153,17 +154,6 @@ async fn lock_stage(tx: &mut PgConnection, generation: Generation) -> sqlx::Resu
     .fetch_one(tx)
     .await?;
     Ok(Some(if is_waiting { Stage::Waiting } else { Stage::Rest }))
-}
-
-async fn count_due_repairs(tx: &mut PgConnection) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(
-        r#"
-        -- count due repairs
-        SELECT COUNT(*) AS "count!" FROM publications WHERE drift IS NOT NULL AND due_at <= cronbox_now()
-        "#
-    )
-    .fetch_one(tx)
-    .await
 }
 
 /// Takes up to `limit` workflows off the queue, and enqueues those that no publisher processes.

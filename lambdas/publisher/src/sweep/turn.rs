@@ -20,6 +20,8 @@ pub(crate) struct Turn {
     pub(crate) force: bool,
     pub(crate) stage: Stage,
     pub(crate) next_token: Option<String>,
+    /// Up to this workflow it has searched for missing schedules.
+    pub(crate) missing_after: i64,
     pub(crate) sample_every: i64,
     /// The generation of this publisher.
     pub(crate) generation: Generation,
@@ -101,7 +103,7 @@ pub(crate) async fn take_turn(
                                    ELSE sample_every END
          WHERE finished_on IS NULL
            AND (locked_until IS NULL OR locked_until <= cronbox_now())
-        RETURNING id, force, next_token, sample_every, listed_on IS NOT NULL AS "is_listed!",
+        RETURNING id, force, next_token, missing_after, sample_every, listed_on IS NOT NULL AS "is_listed!",
                   report AS "report: Json<Findings>"
         "#,
         owner,
@@ -115,6 +117,7 @@ pub(crate) async fn take_turn(
         force: row.force,
         stage: if row.is_listed { Stage::Listed } else { Stage::Listing },
         next_token: row.next_token,
+        missing_after: row.missing_after,
         sample_every: row.sample_every,
         generation,
         rollout,
@@ -163,7 +166,8 @@ pub(crate) async fn advance_turn(tx: &mut PgConnection, turn: &Turn) -> sqlx::Re
                report = $5,
                orphans_waiting = $6,
                orphans_refused = $7,
-               changes_refused = $8
+               changes_refused = $8,
+               missing_after = $9
          WHERE id = $1
         "#,
         turn.id,
@@ -174,6 +178,7 @@ pub(crate) async fn advance_turn(tx: &mut PgConnection, turn: &Turn) -> sqlx::Re
         column(turn.findings.orphans_waiting),
         column(turn.findings.orphans_refused),
         column(turn.findings.changes_refused),
+        turn.missing_after,
     )
     .execute(tx)
     .await
@@ -205,15 +210,13 @@ pub(crate) async fn release_turn(pool: &PgPool, turn: &Turn, owner: &str) -> sql
     .map(drop)
 }
 
-/// Closes a finished sweep, and deletes the list of the workflows that it has seen.
+/// Closes a finished sweep. What it has seen stays: the next sweep writes over it.
 pub(crate) async fn finish_turn(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- finish: the next sweep needs neither the list of seen workflows, nor reports of last week, nor changes that
-        -- wait for force, because a forced sweep finds them again
-        WITH forgotten AS (
-            DELETE FROM sightings WHERE sweep_id = $1
-        ), refused AS (
+        -- finish: the next sweep needs neither reports of last week, nor changes that wait for force, because a forced
+        -- sweep finds them again
+        WITH refused AS (
             DELETE FROM sweep_changes WHERE sweep_id = $1
         ), outdated AS (
             DELETE FROM sweeps WHERE finished_on < cronbox_now() - INTERVAL '7 days'

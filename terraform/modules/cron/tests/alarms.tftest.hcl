@@ -35,7 +35,7 @@ run "alarms" {
   assert {
     condition = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset([
       "publisher-heartbeat", "publisher-errors", "publisher-duration", "publisher-events-dropped", "publisher-dead-letters-undelivered",
-      "outbox-lag", "figures-unread", "outbox-failed", "drains-stopped", "database-held", "drift", "sweep-age", "orphans-refused", "changes-refused",
+      "outbox-lag", "figures-unread", "outbox-failed", "drains-stopped", "database-held", "xmin-age", "drift", "sweep-age", "orphans-refused", "changes-refused",
       "ledger-lag", "runs-waiting", "occurrences-missed", "occurrences-abandoned", "fires-disagree",
       "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
       "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
@@ -71,6 +71,11 @@ run "alarms" {
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["figures-unread"].threshold == 1 && aws_cloudwatch_metric_alarm.this["figures-unread"].evaluation_periods == 5
     error_message = "Metrics that stay unread ring, because the alarms on them treat a missing metric as normal."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["xmin-age"].metric_name == "XminAge" && aws_cloudwatch_metric_alarm.this["xmin-age"].threshold == 2000000
+    error_message = "Two million transactions without vacuum ring."
   }
 
   assert {

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use uuid::Uuid;
 
 /// How many rows one statement removes: so few that no other statement waits for long.
 pub(super) const BATCH: i64 = 1_000;
@@ -11,12 +12,28 @@ pub(super) const BATCH: i64 = 1_000;
 pub(super) enum Kind {
     Outbox,
     Runs,
-    Occurrences,
+    /// The occurrences of a window.
+    Occurrences(Window),
 }
 
-impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Outbox, Self::Runs, Self::Occurrences];
+/// A part of the occurrences without a partition by day, in the order of their decisions. The windows of a turn do not overlap, so a row that must
+/// stay is read once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    after: (DateTime<Utc>, Uuid),
+    through: (DateTime<Utc>, Uuid),
 }
+
+impl Window {
+    /// The empty window before all occurrences.
+    pub(super) fn before_all() -> Self {
+        let start = (DateTime::UNIX_EPOCH, Uuid::nil());
+        Self { after: start, through: start }
+    }
+}
+
+/// How many occurrences a window has: as many as one statement can check in a fraction of a second.
+const WINDOW: i64 = 10_000;
 
 /// The instants before which rows are old.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +74,7 @@ pub(super) async fn remove_rows(db: &mut PgConnection, kind: Kind, ages: &Ages, 
     match kind {
         Kind::Outbox => remove_outbox(db, ages, scope).await,
         Kind::Runs => remove_runs(db, ages, scope).await,
-        Kind::Occurrences => remove_occurrences(db, ages, scope).await,
+        Kind::Occurrences(window) => remove_occurrences(db, ages, window, scope).await,
     }
 }
 
@@ -71,7 +88,7 @@ pub(super) async fn workflows_of_batch(
     match kind {
         Kind::Outbox => workflows_of_outbox(db, ages, except).await,
         Kind::Runs => workflows_of_runs(db, ages, except).await,
-        Kind::Occurrences => workflows_of_occurrences(db, ages, except).await,
+        Kind::Occurrences(window) => workflows_of_occurrences(db, ages, window, except).await,
     }
 }
 
@@ -127,16 +144,20 @@ async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sq
     let (only, except) = scope.parameters();
     let removed = sqlx::query_scalar!(
         r#"
-        -- remove old runs that have ended; the runs of a backfill remain counted in it
+        -- remove old runs that have ended and have no partition by day; the runs of a backfill remain counted in it
         WITH old AS MATERIALIZED (
-            SELECT id FROM runs
+            SELECT id
+              FROM (SELECT id, workflow_id, finished_on FROM runs_ended_before
+                     UNION ALL
+                    SELECT id, workflow_id, finished_on FROM runs_ended_later) AS single
              WHERE finished_on < $1
                AND ($3::bigint IS NULL OR workflow_id = $3) AND workflow_id <> ALL($4)
              ORDER BY finished_on
              LIMIT $2
-               FOR UPDATE SKIP LOCKED
+        ), results AS (
+            DELETE FROM run_results x USING old WHERE x.run_id = old.id
         ), removed AS (
-            DELETE FROM runs r USING old WHERE r.id = old.id
+            DELETE FROM runs_ended r USING old WHERE r.id = old.id
             RETURNING r.backfill_id, r.state
         ), counted AS (
             UPDATE backfills b
@@ -162,8 +183,11 @@ async fn workflows_of_runs(db: &mut PgConnection, ages: &Ages, except: &[i64]) -
     sqlx::query_scalar!(
         r#"
         -- workflows of old runs
-        SELECT DISTINCT workflow_id
-          FROM (SELECT workflow_id FROM runs
+        SELECT DISTINCT workflow_id AS "workflow_id!"
+          FROM (SELECT workflow_id
+                  FROM (SELECT workflow_id, finished_on FROM runs_ended_before
+                         UNION ALL
+                        SELECT workflow_id, finished_on FROM runs_ended_later) AS single
                  WHERE finished_on < $1 AND workflow_id <> ALL($3)
                  ORDER BY finished_on
                  LIMIT $2) AS old
@@ -176,56 +200,98 @@ async fn workflows_of_runs(db: &mut PgConnection, ages: &Ages, except: &[i64]) -
     .await
 }
 
-async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+/// Advances the window to the next old occurrences; returns whether there are any.
+pub(super) async fn advance_window(db: &mut PgConnection, ages: &Ages, window: &mut Window) -> sqlx::Result<bool> {
+    let end = sqlx::query!(
+        r#"
+        -- advance_window: the last of the next rows by key
+        SELECT decided_on AS "decided_on!", id AS "id!"
+          FROM (SELECT decided_on, id
+                  FROM (SELECT decided_on, id FROM occurrences_before
+                         UNION ALL
+                        SELECT decided_on, id FROM occurrences_later) AS o
+                 WHERE decided_on < $1 AND decided_on >= $2 AND (decided_on, id) > ($2, $3)
+                 ORDER BY decided_on, id
+                 LIMIT $4) AS next
+         ORDER BY decided_on DESC, id DESC
+         LIMIT 1
+        "#,
+        ages.occurrences,
+        window.through.0,
+        window.through.1,
+        WINDOW,
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(end) = end else { return Ok(false) };
+    *window = Window { after: window.through, through: (end.decided_on, end.id) };
+    Ok(true)
+}
+
+async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, scope: Scope<'_>) -> sqlx::Result<u64> {
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old occurrences: not one that a late fire may need, one that the watchdog has not passed, or the
-        -- newest of a workflow
+        -- remove old occurrences: of those that have no partition by day, but not one that a late fire may need, one that
+        -- the watchdog has not passed, or the newest of a workflow
         WITH old AS MATERIALIZED (
-            SELECT o.id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
-             WHERE o.decided_on < $1 AND o.scheduled_time < $1
+            SELECT o.workflow_id, o.scheduled_time
+              FROM (SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_before
+                     UNION ALL
+                    SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_later) AS o
+              JOIN workflows w ON w.id = o.workflow_id
+              JOIN ledger l ON l.workflow_id = o.workflow_id
+              JOIN watchdog_shards s ON s.shard = l.shard
+             WHERE o.decided_on >= $5 AND (o.decided_on, o.id) > ($5, $6)
+               AND o.decided_on <= $7 AND (o.decided_on, o.id) <= ($7, $8)
+               AND o.scheduled_time < $1
                AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
-               AND o.scheduled_time <= w.ledger_cursor
+               AND o.scheduled_time <= ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                AND EXISTS (SELECT FROM occurrences newer
                             WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
-               AND ($4::bigint IS NULL OR o.workflow_id = $4) AND o.workflow_id <> ALL($5)
-             ORDER BY o.decided_on
-             LIMIT $3
-               FOR UPDATE OF o SKIP LOCKED
+               AND ($3::bigint IS NULL OR o.workflow_id = $3) AND o.workflow_id <> ALL($4)
         )
-        DELETE FROM occurrences o USING old WHERE o.id = old.id
+        DELETE FROM occurrences o USING old
+         WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time
+               -- a backfill may have decided it again meanwhile
+           AND o.decided_on < $1
         "#,
         ages.occurrences,
         ages.now,
-        BATCH,
         only,
         except,
+        window.after.0,
+        window.after.1,
+        window.through.0,
+        window.through.1,
     )
     .execute(db)
     .await?;
     Ok(removed.rows_affected())
 }
 
-async fn workflows_of_occurrences(db: &mut PgConnection, ages: &Ages, except: &[i64]) -> sqlx::Result<Vec<i64>> {
+async fn workflows_of_occurrences(
+    db: &mut PgConnection,
+    ages: &Ages,
+    window: Window,
+    except: &[i64],
+) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
         -- workflows of old occurrences
-        SELECT DISTINCT workflow_id
-          FROM (SELECT o.workflow_id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
-                 WHERE o.decided_on < $1 AND o.scheduled_time < $1
-                   AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
-                   AND o.scheduled_time <= w.ledger_cursor
-                   AND EXISTS (SELECT FROM occurrences newer
-                                WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
-                   AND o.workflow_id <> ALL($4)
-                 ORDER BY o.decided_on
-                 LIMIT $3) AS old
+        SELECT DISTINCT workflow_id AS "workflow_id!"
+          FROM (SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_before
+                 UNION ALL
+                SELECT workflow_id, scheduled_time, decided_on, id FROM occurrences_later) AS o
+         WHERE decided_on >= $3 AND (decided_on, id) > ($3, $4) AND decided_on <= $5 AND (decided_on, id) <= ($5, $6)
+           AND scheduled_time < $1 AND workflow_id <> ALL($2)
         "#,
         ages.occurrences,
-        ages.now,
-        BATCH,
         except,
+        window.after.0,
+        window.after.1,
+        window.through.0,
+        window.through.1,
     )
     .fetch_all(db)
     .await

@@ -20,9 +20,13 @@ pub(super) async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
         -- ledger lag: the watchdog decides a time when its grace is over, so the grace is no lag
-        SELECT EXTRACT(EPOCH FROM cronbox_now() - make_interval(secs => $1) - min(watch_at))::float8
-          FROM workflows
-         WHERE watch_at IS NOT NULL
+        SELECT EXTRACT(EPOCH FROM cronbox_now() - make_interval(secs => $1) - LEAST(
+                   (SELECT min(watch_at) FROM ledger WHERE watch_at IS NOT NULL),
+                   -- no due time of a follower after the end of its shard is older than this
+                   (SELECT min(s.decided_through)
+                      FROM watchdog_shards s
+                     WHERE EXISTS (SELECT FROM ledger l
+                                    WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL))))::float8
         "#,
         GRACE.as_seconds_f64(),
     )
@@ -34,12 +38,14 @@ pub(super) async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
 pub(super) async fn count_decisions(pool: &PgPool) -> sqlx::Result<Decisions> {
     let row = sqlx::query!(
         r#"
-        -- decisions of the last hour that are not an ordinary fire
+        -- decisions of the last hour that are not an ordinary fire: named once more in the condition, which is that of
+        -- the index, so that ordinary fires are not read
         SELECT count(*) FILTER (WHERE decision = 'missed') AS "missed!",
                count(*) FILTER (WHERE decision = 'caught_up') AS "caught_up!",
                count(*) FILTER (WHERE decision = 'abandoned' AND run_id IS NULL) AS "not_run!"
           FROM occurrences
-         WHERE decided_on > cronbox_now() - INTERVAL '1 hour'
+         WHERE decided_on > (SELECT cronbox_now()) - INTERVAL '1 hour'
+           AND decision IN ('missed', 'caught_up', 'abandoned')
         "#
     )
     .fetch_one(pool)
@@ -54,7 +60,7 @@ pub(super) async fn runs_abandoned(pool: &PgPool) -> sqlx::Result<i64> {
         -- alarm
         SELECT count(*) AS "count!"
           FROM runs
-         WHERE state = 'abandoned' AND finished_on > cronbox_now() - INTERVAL '1 hour'
+         WHERE state = 'abandoned' AND finished_on > (SELECT cronbox_now()) - INTERVAL '1 hour'
            AND error IS DISTINCT FROM 'cut_off_by_shutdown'
         "#
     )

@@ -1,0 +1,107 @@
+//! Step 7 of 7: the partitions by day of occurrences, runs and results: makes them ahead, and drops old ones.
+//!
+//! The functions in the database run as its owner and wait 100 ms for a lock, so that fires do not queue behind a reader
+//! with an open transaction. What is locked stays until the next turn.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+
+use super::old_rows::Ages;
+
+/// Today, and the days ahead that have partitions. The job can fail for a week before a day has none, and then its rows
+/// are in the partition after the days until the job makes it.
+const DAYS_AHEAD: i32 = 8;
+/// The tables with partitions by day. Results follow their runs.
+const TABLES: [&str; 3] = ["occurrences", "runs_ended", "run_results"];
+/// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
+const MOST_DROPPED: u32 = 40;
+
+/// What happened to the old partitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dropped {
+    /// How many were dropped.
+    pub(super) partitions: u64,
+    /// Whether a table has more old partitions than one turn drops.
+    pub(super) may_be_more: bool,
+}
+
+/// Makes the partitions of the next days. One statement per table, because it locks its table until it ends.
+pub(super) async fn make_next_days(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<()> {
+    for table in TABLES {
+        let made = make_next_days_of(db, table, now).await?;
+        if made > 0 {
+            tracing::info!(table, partitions = made, "partitions by day made");
+        }
+    }
+    Ok(())
+}
+
+async fn make_next_days_of(db: &mut PgConnection, table: &'static str, now: DateTime<Utc>) -> sqlx::Result<i32> {
+    sqlx::query_scalar!(
+        r#"
+        -- make partitions of the next days
+        SELECT make_day_partitions($1, $2, $3) AS "made!"
+        "#,
+        table,
+        now,
+        DAYS_AHEAD,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Drops the partitions of days that are not kept any more.
+pub(super) async fn drop_old_days(db: &mut PgConnection, ages: &Ages) -> sqlx::Result<Dropped> {
+    let mut dropped = Dropped::default();
+    for table in TABLES {
+        let before = if table == "occurrences" { ages.occurrences } else { ages.runs };
+        let partitions = drop_old_days_of(db, table, before, ages.now).await?;
+        dropped.partitions += u64::from(partitions);
+        dropped.may_be_more |= partitions == MOST_DROPPED;
+    }
+    Ok(dropped)
+}
+
+async fn drop_old_days_of(
+    db: &mut PgConnection,
+    table: &'static str,
+    before: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<u32> {
+    let mut partitions = 0;
+    while partitions < MOST_DROPPED {
+        match drop_oldest(db, table, before, now).await?.as_str() {
+            "dropped" => partitions += 1,
+            "none" => break,
+            "locked" => {
+                tracing::info!(table, "old partition not dropped: a transaction uses it; the next turn tries again");
+                break;
+            }
+            other => {
+                tracing::warn!(table, reason = other, "old partition not dropped: many of its rows are still needed");
+                break;
+            }
+        }
+    }
+    Ok(partitions)
+}
+
+/// Returns `dropped`, `none`, `locked` or `needed`.
+async fn drop_oldest(
+    db: &mut PgConnection,
+    table: &str,
+    before: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<String> {
+    sqlx::query_scalar!(
+        r#"
+        -- drop the oldest partition by day
+        SELECT drop_oldest_partition($1, $2, $3) AS "outcome!"
+        "#,
+        table,
+        before,
+        now,
+    )
+    .fetch_one(db)
+    .await
+}

@@ -1,0 +1,119 @@
+//! Edits overtake repairs, however many there are.
+
+use std::time::Duration;
+
+use publisher::{Config, Swept};
+use reqwest::Method;
+use schedule::WorkflowId;
+use serde_json::json;
+
+use super::statement::execute;
+use crate::proxy::{Answer, Call};
+use crate::world::{World, name, soon};
+
+/// Sixty workflows whose schedules another program deleted, enqueued by a sweep, and one that is in step.
+async fn mass_repair(world: &World) -> (Vec<WorkflowId>, WorkflowId) {
+    let mut workflows = Vec::new();
+    for minute in 0..61 {
+        workflows.push(world.create(&format!("{} 9 * * *", minute % 60), "UTC").await);
+    }
+    world.publish().await;
+    world.skip(Duration::from_secs(120)).await;
+    let edited = workflows.pop().unwrap();
+    for id in &workflows {
+        world.meddle(Method::DELETE, *id, json!({})).await;
+    }
+    assert_eq!(world.sweep().await.missing, 60);
+    let in_order =
+        "UPDATE publications SET due_at = due_at - INTERVAL '1 minute' + workflow_id * INTERVAL '1 ms' WHERE is_repair";
+    execute(world, in_order.to_owned()).await;
+    world.front.take_calls();
+    (workflows, edited)
+}
+
+/// How many calls were made before the first one about this workflow.
+fn place(calls: &[Call], workflow: WorkflowId) -> usize {
+    calls.iter().position(|call| call.name == name(workflow)).unwrap()
+}
+
+/// At 10 calls a second sixty repairs take six seconds. An edit of another workflow waits for those in flight, and so does
+/// an edit of a workflow that is to be repaired.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_overtake_a_mass_repair() {
+    let world = World::new().await;
+    let (repaired, edited) = mass_repair(&world).await;
+    let publisher = world.publisher_with(Config { api_tps: 10, ..world.config() }).await;
+    world.front.delay(&name(repaired[0]));
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await });
+    world.front.arrival(&name(repaired[0])).await;
+    world.patch(edited, json!({"cron_schedule": "0 12 * * *"})).await;
+    world.patch(repaired[59], json!({"cron_schedule": "0 13 * * *"})).await;
+    world.front.release();
+    draining.await.unwrap().unwrap();
+    let calls = world.front.take_calls();
+    assert!(place(&calls, edited) < 15, "after {} of {} calls", place(&calls, edited), calls.len());
+    assert!(place(&calls, repaired[59]) < 15, "after {} of {} calls", place(&calls, repaired[59]), calls.len());
+    assert_eq!(world.expression(repaired[59]).await.unwrap(), "cron(0 13 * * ? *)");
+    assert_eq!(world.existing(&repaired).await, 60);
+    world.assert_settled().await;
+}
+
+/// 10,000 repairs are due. A sweep that finds another missing schedule continues when some of them are published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_waits_for_its_repairs() {
+    let world = World::new().await;
+    let (_, edited) = mass_repair(&world).await;
+    world.publish().await;
+    world.skip(Duration::from_secs(240)).await;
+    world.meddle(Method::DELETE, edited, json!({})).await;
+    let repairs = "INSERT INTO publications (workflow_id, desired_revision, due_at, is_repair)
+                   SELECT 1000000 + nth, 1, cronbox_now(), TRUE FROM generate_series(1, 10000) AS nth";
+    execute(&world, repairs.to_owned()).await;
+    let publisher = world.publisher().await;
+    publisher.request_sweep("test").await.unwrap();
+    let Swept::Stopped(found) = publisher.sweep_schedules(soon()).await.unwrap() else { panic!("it does not wait") };
+    assert_eq!((found.listed, found.missing), (60, 0));
+
+    execute(&world, "DELETE FROM publications WHERE workflow_id > 1000000".to_owned()).await;
+    let Swept::Done(found) = publisher.sweep_schedules(soon()).await.unwrap() else { panic!("it is not done") };
+    assert_eq!((found.listed, found.missing), (60, 1));
+    world.publish().await;
+    assert!(world.schedule(edited).await.is_some());
+}
+
+/// After an outage each workflow may need a verify pass in the same minute.
+#[tokio::test]
+async fn verify_passes_wait_behind_edits() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [Answer::DoneButBroken]);
+    assert_eq!(world.publish().await.retried, 1);
+    world.skip(Duration::from_secs(60)).await;
+    world.publish().await;
+    assert!(world.publication(workflow).await.verify_in_secs.is_some_and(|secs| secs > 0.0));
+    assert!(is_repair(&world).await);
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    assert!(!is_repair(&world).await, "an edit comes first");
+    assert_eq!(world.publish().await.updated, 1);
+    world.skip(Duration::from_secs(30 * 60)).await;
+    assert_eq!(world.publish().await.unchanged, 1);
+    assert!(!is_repair(&world).await, "the pass is done");
+    world.assert_settled().await;
+}
+
+/// Whether the only publication is in the lane of the repairs.
+async fn is_repair(world: &World) -> bool {
+    sqlx::query_scalar("SELECT is_repair FROM publications").fetch_one(&world.pool).await.unwrap()
+}
+
+/// Its drift stays until it is published.
+#[tokio::test]
+async fn an_edit_leaves_the_repair_lane() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    execute(&world, "UPDATE publications SET is_repair = TRUE, drift = 'missing'".to_owned()).await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    assert!(!is_repair(&world).await);
+    world.publish().await;
+    world.assert_settled().await;
+}
