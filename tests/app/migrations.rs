@@ -205,7 +205,7 @@ fn migrated_sentences_have_their_codes() {
 
 /// An empty database of the version before this migration; returns its DSN.
 async fn database_before(s: &Story, version: i64) -> String {
-    let dsn = format!("{}_before", s.dsn());
+    let dsn = format!("{}_before", s.owner_dsn());
     let (_, name) = dsn.rsplit_once('/').unwrap();
     s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
     let before = db::MIGRATOR.iter().filter(|one| one.version < version).cloned().collect();

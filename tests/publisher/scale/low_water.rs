@@ -30,8 +30,11 @@ struct Scene {
 impl Scene {
     async fn new() -> Scene {
         let world = World::new().await;
-        let dsn = world.dsn.clone();
-        let options = db::Options { dsn, max_connections: 1, acquire_timeout: PATIENCE, application_name: "one" };
+        let options = db::Options {
+            acquire_timeout: PATIENCE,
+            application_name: "one",
+            ..app::config::database_options(&world.dsn, 1)
+        };
         let (pool, stopwatch) = (db::create_pool(&options).unwrap(), Stopwatch::new_stopped());
         let at = Arc::new(|_| std::future::ready(()).boxed());
         let hook = Hook { at, stopwatch: stopwatch.clone(), seed: 0 };

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many such fires of all teams are decided at once, if there are as many connections.
 const AT_ONCE: usize = 16;
-/// How many of one team, and half of all at most.
+/// How many of one team, which leaves one of all at least to the others.
 const OF_A_TEAM: usize = 4;
 /// From so many teams on, those without a fire are forgotten.
 const TEAMS: usize = 1_000;
@@ -35,7 +35,7 @@ impl SlowPath {
     /// Limits these fires to so many connections.
     pub(super) fn new(connections: usize) -> Self {
         let all = connections.clamp(1, AT_ONCE);
-        let of_a_team = (all / 2).clamp(1, OF_A_TEAM);
+        let of_a_team = all.saturating_sub(1).clamp(1, OF_A_TEAM);
         Self { all: Arc::new(Semaphore::new(all)), of_a_team, teams: Arc::default() }
     }
 

@@ -10,6 +10,8 @@
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
 //! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that of a
 //! table by days only the days between them would be read.
+//!
+//! The runs of a deleted workflow are left out until the job `prune` has removed them.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -71,7 +73,7 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<K
     }
     let rows = read_page(db, scope, bounds, filter).await?;
     let mut page = KeysetPage::of_rows(rows, filter.limit, |run| run.id);
-    if page.next.is_none() && (filter.state.is_some() || filter.trigger.is_some()) {
+    if page.next.is_none() {
         page.next = end_of_scan(db, scope, bounds).await?;
     }
     Ok(page)
@@ -115,6 +117,7 @@ macro_rules! select_runs {
                 + $scope
                 + r#" LIMIT 5000) AS r
          WHERE ($3::text IS NULL OR r.state = $3) AND ($4::text IS NULL OR r.trigger = $4)
+           AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
          ORDER BY "#
                 + $order
                 + " LIMIT $5",
