@@ -5,7 +5,7 @@
 //! time, due by its version, of an active workflow, whether it starts, waits or is skipped. Every other fire gets its own
 //! transaction, and so does a fire whose workflow another transaction has locked: few at a time, and few of each team.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};

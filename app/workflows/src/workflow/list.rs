@@ -1,6 +1,5 @@
 //! Step 1 of 7: lists workflows. A list shows large inputs and actions in part.
 
-use chrono::{DateTime, Utc};
 use db::PgConnection;
 use serde_json::{Map, Value};
 use sqlx::types::Json;
