@@ -118,17 +118,21 @@ async fn give_to_owner(migrator: &Migrator, connection: &mut PgConnection) -> an
 
 async fn list_foreign(connection: &mut PgConnection) -> sqlx::Result<Vec<Foreign>> {
     sqlx::query_as(
-        "-- list_foreign: without what extensions own, and without sequences of identity columns, which follow their table
+        "-- list_foreign: without what extensions own, and without sequences of identity columns, which follow their table;
+         -- a partition, which a function may have named, has the name of its table
          SELECT format('ALTER %s %s OWNER TO cronbox_owner',
                        CASE relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END,
                        oid::regclass) AS statement,
-                relname::text AS name, pg_get_userbyid(relowner)::text AS owner
+                COALESCE((SELECT root.relname FROM pg_class AS root WHERE root.oid = pg_partition_root(pg_class.oid)), relname)::text
+                    AS name,
+                pg_get_userbyid(relowner)::text AS owner
            FROM pg_class
           WHERE relnamespace = current_schema()::regnamespace
             AND relowner <> 'cronbox_owner'::regrole
             AND relkind IN ('r', 'p', 'v', 'm', 'S')
             AND NOT EXISTS (SELECT FROM pg_depend AS d
-                             WHERE d.classid = 'pg_class'::regclass AND d.objid = pg_class.oid AND d.deptype IN ('a', 'i', 'e'))
+                             WHERE d.classid = 'pg_class'::regclass AND d.objid = pg_class.oid
+                               AND (d.deptype = 'e' OR relkind = 'S' AND d.deptype IN ('a', 'i')))
          UNION ALL
          SELECT format('ALTER ROUTINE %s OWNER TO cronbox_owner', oid::regprocedure),
                 proname::text, pg_get_userbyid(proowner)::text
