@@ -126,6 +126,27 @@ async fn limits_of_pools_pass_through_poolers() {
     s.end().await;
 }
 
+/// A read has its level and its limits from the message that begins its transaction, and leaves none of them behind.
+#[tokio::test]
+async fn reads_bring_their_settings_along() {
+    let s = Story::today().await;
+    let shown =
+        "SELECT current_setting('transaction_isolation') || ' ' || current_setting('transaction_read_only') || ' '
+                     || current_setting('statement_timeout') || ' ' || current_setting('enable_sort')";
+    for (mode, name) in [(Pooler::Session, "session"), (Pooler::Transaction, "transaction")] {
+        let pooler = PgBouncer::start(&s.owner_dsn(), name).await;
+        let pool = pool(&s, &pooler, mode, 1).await;
+        let mut tx = db::begin_read(&pool).await.unwrap();
+        let within = sqlx::query_scalar::<_, String>(shown).fetch_one(&mut *tx).await.unwrap();
+        assert_eq!(within, "repeatable read on 2s off", "{name}");
+        tx.commit().await.unwrap();
+        let after = sqlx::query_scalar::<_, String>(shown).fetch_one(&pool).await.unwrap();
+        assert_eq!(after, "read committed off 15s on", "{name}");
+        pool.close().await;
+    }
+    s.end().await;
+}
+
 /// Each statement has a transaction of its own there, which must end whatever becomes of the statement.
 #[tokio::test]
 async fn no_statement_leaves_a_transaction_open() {

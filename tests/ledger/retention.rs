@@ -251,6 +251,9 @@ async fn rows_of_deleted_workflows_are_removed_later() {
     }
     s.delete(deleted).await;
     assert_eq!(count_rows(&s, deleted).await, 2 * 1_440, "the delete itself removes none");
+    let listed = s.editor().get("/api/v1/runs?limit=200").await.expect(200).json;
+    let mut listed = listed["items"].as_array().unwrap().iter();
+    assert!(listed.all(|run| run["workflow_id"] == json!(kept.0)), "nor does a list show them");
     s.job("prune").await;
     assert_eq!(count_rows(&s, deleted).await, 0);
     assert_eq!(count_rows(&s, kept).await, 2 * 1_440);
