@@ -168,13 +168,14 @@ async fn no_statement_leaves_a_transaction_open() {
     s.end().await;
 }
 
-/// A pooler that ignores the startup packet's options would take all timeouts away without a word.
+/// A pooler that ignores the startup packet's options would take all timeouts away without a word. The login of the
+/// owner has none of its own.
 #[tokio::test]
 async fn lost_timeouts_refuse_the_connection() {
     let s = Story::today().await;
     let ignoring = "ignore_startup_parameters = options,extra_float_digits";
     let pooler = PgBouncer::start_with(&s.owner_dsn(), "transaction", ignoring).await;
-    let options = app::config::database_options(&pooler.dsn(&s.dsn()), 1);
+    let options = app::config::database_options(&pooler.dsn(&s.owner_dsn()), 1);
     let options = db::Options { acquire_timeout: Duration::from_secs(1), ..options };
     let refused = db::connect_pool(&options).await.unwrap_err().to_string();
     assert!(refused.contains("a pooler has dropped the session's timeouts; set CRONBOX_POOLER"), "{refused}");

@@ -236,7 +236,7 @@ async fn errors_beside_locked_rows_stop_no_edit() {
     until_applied(&world, locked, "cron(1 9 * * ? *)").await;
 
     let refuse = "CREATE SEQUENCE refused;
-         GRANT USAGE ON SEQUENCE refused TO PUBLIC;
+         GRANT USAGE, SELECT ON SEQUENCE refused TO PUBLIC;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
              IF (SELECT is_called FROM refused) THEN RETURN NEW; END IF;
