@@ -29,7 +29,10 @@ trap stop EXIT INT TERM
 (cd / && unprivileged "$bin/pg_ctl" -D "$data/db" -w -l "$data/log" \
     -o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off" start >/dev/null)
 for migration in migrations/*.sql; do
-    "$bin/psql" -q -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$port" -U cronbox -d postgres -f "$migration"
+    # As sqlx does, in one transaction, unless its first line refuses that.
+    single=--single-transaction
+    if head -n 1 "$migration" | grep -q '^-- no-transaction'; then single=; fi
+    "$bin/psql" $single -q -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$port" -U cronbox -d postgres -f "$migration"
 done
 
 rm -rf "$target/sqlx"
