@@ -331,7 +331,7 @@ async fn migrate_refuses_a_newer_schema() {
          VALUES (9999, 'of a later version', TRUE, '', 0)",
     )
     .await;
-    let refused = format!("{:#}", db::migrate_schema(&options(&s)).await.unwrap_err());
+    let refused = format!("{:#}", db::migrate_schema(&owner_options(&s)).await.unwrap_err());
     assert!(refused.contains("the database has migration 9999, which this program does not know"), "{refused}");
     s.end().await;
 }

@@ -151,7 +151,7 @@ async fn renewals_of_leases_are_hot() {
     let pool = one_connection(&s).await;
     let lease = Lease { instance, secs: 120.0 };
     for _ in 0..100 {
-        let beats = claim::renew_leases(&mut *pool.acquire().await.unwrap(), lease, &[run]).await.unwrap();
+        let beats = claim::renew_leases(&mut pool.acquire().await.unwrap(), lease, &[run]).await.unwrap();
         assert!(beats.iter().all(|beat| beat.is_renewed), "{beats:?}");
     }
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(&pool).await.unwrap();

@@ -16,7 +16,7 @@ use crate::ledger_cursor::{self, Ledger};
 use crate::occurrences::span::{self, NotRun};
 use crate::occurrences::{Decision, Entry, Recorded, record_occurrence};
 use crate::runs::{self, Trigger};
-use crate::versions::{self, Version};
+use crate::versions;
 
 /// How many times are enumerated at once: limits memory, and how long the workflow is locked.
 const STRETCH: usize = 1_000;
@@ -66,7 +66,6 @@ pub(super) async fn process_workflow(
 struct Stretch<'a> {
     workflow: &'a Workflow,
     ledger: Ledger,
-    versions: Vec<Version>,
     due_times: DueTimes,
     until: DateTime<Utc>,
     now: DateTime<Utc>,
@@ -114,7 +113,7 @@ impl<'a> Stretch<'a> {
         let after = ledger.cursor.max(oldest).min(until);
         let versions = versions::read_over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
         let due_times = due_times::list_due_times(&versions, after, until, STRETCH);
-        Ok(Some(Self { workflow, ledger, versions, due_times, until, now }))
+        Ok(Some(Self { workflow, ledger, due_times, until, now }))
     }
 
     /// Writes the decisions and advances the cursor.
