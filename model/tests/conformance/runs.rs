@@ -80,7 +80,8 @@ impl<'a> Walk<'a> {
             path.push(action);
             self.do_action(action, &state, &next).await;
             // The real function advances the queues of the runs that it ended, in transactions of their own.
-            let has_ended = state.runs.iter().zip(&next.runs).any(|(before, run)| !before.has_ended() && run.has_ended());
+            let has_ended =
+                state.runs.iter().zip(&next.runs).any(|(before, run)| !before.has_ended() && run.has_ended());
             if action == Action::RecoverLostRuns && has_ended {
                 next = model.next_state(&next, Action::AdvanceWorkflow).unwrap();
             }
@@ -105,7 +106,8 @@ impl<'a> Walk<'a> {
             Action::HandOverUnknown { instance } => {
                 let known = self.fences(&before.instances[instance].known_attempts());
                 let mut connection = self.ground.pool.acquire().await.unwrap();
-                let done = claim::hand_over_unknown(&mut connection, self.instances[instance], &known, LEASE_SECS).await;
+                let done =
+                    claim::hand_over_unknown(&mut connection, self.instances[instance], &known, LEASE_SECS).await;
                 assert_eq!(done.unwrap().locked, 0);
             }
             Action::RenewLeases { instance } => self.renew_leases(instance, before, after).await,
@@ -133,7 +135,9 @@ impl<'a> Walk<'a> {
                 recover_lost_runs(&self.ground.pool, settings, now).await.unwrap();
             }
             Action::AdvanceWorkflow => drop(advance_workflow(&self.ground.pool, self.workflow, now).await.unwrap()),
-            Action::ReadFire { .. } | Action::WriteFire { .. } => unreachable!("only an ablation reads without the lock"),
+            Action::ReadFire { .. } | Action::WriteFire { .. } => {
+                unreachable!("only an ablation reads without the lock")
+            }
         }
     }
 
@@ -165,7 +169,8 @@ impl<'a> Walk<'a> {
             self.fences(&before.instances[instance].known_attempts()).iter().map(|fence| fence.id).collect();
         let slots = Slots { free: 1, of_a_team: 1, used: Vec::new() };
         let mut connection = self.ground.pool.acquire().await.unwrap();
-        let claimed = claim::claim_due_runs(&mut connection, self.lease(instance), &slots, &executing, self.now()).await;
+        let claimed =
+            claim::claim_due_runs(&mut connection, self.lease(instance), &slots, &executing, self.now()).await;
         let claimed = claimed.unwrap().pop().expect("a run is claimed");
         assert_eq!(claimed.id, self.runs[run]);
         claimed
