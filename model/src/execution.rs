@@ -1,6 +1,6 @@
 //! Step 7 as a model: repeated fires of one workflow, and two instances that execute its runs.
 //!
-//! The workflow has three due times, the overlap policy `skip` and the catch-up policy `none`. Each time is fired twice,
+//! The workflow has three due times, the overlap policy `skip` and the catch-up policy `none`. Each is fired twice,
 //! in any order; a time whose fires come after the grace was not fired in time. What is left out, because it changes no
 //! order of events: teams and slots (an instance claims one run at a time), retries of failed actions, cancellations,
 //! pauses, and the cache of `:invoke`, which only repeats committed answers.
@@ -61,7 +61,7 @@ impl Model for Execution {
             Action::EndGrace => state.is_grace_over = true,
             Action::DecideOverdueTimes => state.decide_overdue_times(),
             Action::ClaimDueRuns { instance, run } => state.claim_due_runs(instance, run),
-            Action::LoseClaimReply { instance, run } => state.lose_claim_reply(instance, run),
+            Action::LoseClaimReply { instance, run } => self.lose_claim_reply(&mut state, instance, run),
             Action::HandOverUnknown { instance } => state.hand_over_unknown(instance),
             Action::RenewLeases { instance } => self.renew_leases(&mut state, instance),
             Action::StopAttempt { instance, fence } => {

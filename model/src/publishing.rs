@@ -4,9 +4,9 @@
 //! that is renewed does not end), sweeps, and permanent failures. A read before a delete, and before the update that
 //! follows a refused create, is one with the request that it precedes: it has no effect.
 //!
-//! Time has two grains. [`state::Action::EndLeases`] is a minute: leases and backoffs end. [`state::Action::PassSignature`] is eight:
-//! a signature is valid for 15 minutes, so a request can arrive in the eight minutes in which it was signed and in the
-//! next ones, and a verify pass, which waits for 16, is due after two of them.
+//! Time has two grains. [`state::Action::EndLeases`] is a minute: leases and backoffs end.
+//! [`state::Action::PassSignature`] is eight minutes: a signature is valid for 15, so a request can arrive in the eight
+//! minutes in which it was signed and in the next ones; a verify pass, which waits for 16, is due after two of them.
 
 mod calls;
 mod claims;

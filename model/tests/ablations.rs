@@ -1,6 +1,7 @@
 //! Takes one remedy away at a time: the checker must find the property that it guards violated.
 //!
-//! So each test proves two things: the remedy is needed, and the model would show its loss.
+//! So each test proves two things: the remedy is needed, and the model would show its loss. Where two remedies guard
+//! the same property, each of them suffices, and both must be taken away.
 
 use model::check::find_violation;
 use model::execution::properties as of_runs;
@@ -21,6 +22,14 @@ fn assert_executors_need(remedy: execution::Remedy, property: &'static str) {
     let checked = find_violation(Execution { deliveries: 2, faults: 2, recoveries: 1, without }, property);
     let path = checked.counterexample(property).unwrap_or_else(|| panic!("{remedy:?}: {checked:?}"));
     println!("without {remedy:?}, after {} states: {property}: {path:#?}", checked.states);
+}
+
+/// Another remedy guards the property, too.
+fn assert_executors_keep(remedy: execution::Remedy, property: &'static str) {
+    let without = Some(remedy);
+    let checked = find_violation(Execution { deliveries: 2, faults: 1, recoveries: 1, without }, property);
+    assert_eq!(checked.counterexample(property), None);
+    println!("without {remedy:?}, {} states: {property}", checked.states);
 }
 
 /// A publisher that was slower than its lease settles a claim that another publisher has taken over.
@@ -65,6 +74,13 @@ fn overlap_needs_the_workflow_lock() {
     assert_executors_need(execution::Remedy::WorkflowLock, of_runs::OVERLAP);
 }
 
+/// Two fires overlap, but the two deliveries of one fire make one decision.
+#[test]
+fn constraints_keep_one_decision() {
+    assert_executors_keep(execution::Remedy::WorkflowLock, of_runs::ONE_DECISION);
+    assert_executors_keep(execution::Remedy::WorkflowLock, of_runs::ONE_RUN);
+}
+
 /// The two deliveries of one fire.
 #[test]
 fn decisions_need_lock_or_constraint() {
@@ -86,8 +102,15 @@ fn ends_need_a_running_run() {
 
 /// The reply to a claim is lost, and the heartbeats of its instance keep the lease for ever.
 #[test]
-fn renewals_need_the_attempt() {
-    assert_executors_need(execution::Remedy::RenewalByAttempt, of_runs::ALL_ENDS);
+fn renewals_need_attempt_or_hand_over() {
+    assert_executors_need(execution::Remedy::RenewalAndHandOver, of_runs::ALL_ENDS);
+}
+
+/// The lease of a run that its instance does not know ends, or the instance hands the run over.
+#[test]
+fn each_remedy_of_lost_replies_suffices() {
+    assert_executors_keep(execution::Remedy::RenewalByAttempt, of_runs::ALL_ENDS);
+    assert_executors_keep(execution::Remedy::HandOverOfUnknown, of_runs::ALL_ENDS);
 }
 
 /// Recovery takes a run over that its instance executes.

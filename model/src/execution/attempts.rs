@@ -8,9 +8,7 @@ impl Execution {
         let known = &state.instances[instance];
         if known.has_unknown_claims {
             // It claims nothing before it has handed these over.
-            if !self.lacks(Remedy::RenewalByAttempt) {
-                actions.push(Action::HandOverUnknown { instance });
-            }
+            actions.push(Action::HandOverUnknown { instance });
         } else {
             for run in state.claimable_runs(instance) {
                 actions.push(Action::ClaimDueRuns { instance, run });
@@ -45,12 +43,18 @@ impl Execution {
     pub(super) fn is_renewed(&self, state: &State, run: usize) -> bool {
         let Owner::Instance(instance) = state.runs[run].owner else { return false };
         let fence = Fence { run, attempt: state.runs[run].attempt };
-        self.lacks(Remedy::RenewalByAttempt) || state.instances[instance].under_way.contains(&fence)
+        self.renews_by_instance() || state.instances[instance].under_way.contains(&fence)
     }
 
     fn renewal_changes(&self, state: &State, instance: usize) -> bool {
         let known = &state.instances[instance];
         known.under_way.iter().any(|fence| !state.has(instance, *fence) || state.runs[fence.run].lease == Lease::Ended)
+    }
+
+    pub(super) fn lose_claim_reply(&self, state: &mut State, instance: usize, run: usize) {
+        state.faults -= 1;
+        state.claim(instance, run);
+        state.instances[instance].has_unknown_claims = self.hands_unknown_over();
     }
 
     /// Attempts that it does not find have lost their runs, and stop.
@@ -168,12 +172,6 @@ impl State {
         let under_way = &mut self.instances[instance].under_way;
         under_way.push(fence);
         under_way.sort_unstable();
-    }
-
-    pub(super) fn lose_claim_reply(&mut self, instance: usize, run: usize) {
-        self.faults -= 1;
-        self.claim(instance, run);
-        self.instances[instance].has_unknown_claims = true;
     }
 
     pub(super) fn hand_over_unknown(&mut self, instance: usize) {

@@ -10,7 +10,7 @@ pub const INSTANCES: usize = 2;
 pub struct Execution {
     /// How often each time is fired.
     pub deliveries: u8,
-    /// How many faults there are: crashes, lost replies, stopped attempts, instances slower than their lease, shutdowns.
+    /// How many faults there are: kills, lost replies, attempts that stop, leases that end too early, shutdowns.
     pub faults: u8,
     /// How often a lost run continues.
     pub recoveries: u8,
@@ -29,9 +29,12 @@ pub enum Remedy {
     AttemptFence,
     /// The same, and only while the run is `running`.
     RunningState,
-    /// A renewal names run and attempt, and runs that the instance does not know are handed over. Each of the two
-    /// suffices.
+    /// A renewal names run and attempt.
     RenewalByAttempt,
+    /// Runs that the instance claimed but does not know are handed over.
+    HandOverOfUnknown,
+    /// Both of these.
+    RenewalAndHandOver,
     /// Only a run whose lease has ended is recovered.
     LeaseEnd,
     /// The fire that waits is replaced by a newer one only, and its run is cancelled.
@@ -229,6 +232,16 @@ pub enum Action {
 impl Execution {
     pub(super) fn lacks(&self, remedy: Remedy) -> bool {
         self.without == Some(remedy)
+    }
+
+    /// Whether a heartbeat renews all leases of its instance.
+    pub(super) fn renews_by_instance(&self) -> bool {
+        self.lacks(Remedy::RenewalByAttempt) || self.lacks(Remedy::RenewalAndHandOver)
+    }
+
+    /// Whether an instance hands over the runs that it does not know.
+    pub(super) fn hands_unknown_over(&self) -> bool {
+        !self.lacks(Remedy::HandOverOfUnknown) && !self.lacks(Remedy::RenewalAndHandOver)
     }
 
     /// Whether the transaction of a fire is two actions.

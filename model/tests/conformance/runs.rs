@@ -13,7 +13,7 @@ use ledger::invoke::FireDecider;
 use ledger::runs::RunState as Real;
 use ledger::watchdog::decide_overdue_times;
 use model::execution::state::{
-    Action, Decision, Execution, FIRES, Fence, INSTANCES, Lease as ModelLease, Owner, RunState, State,
+    Action, Decision, Execution, FIRES, Fence, INSTANCES, Lease as ModelLease, Owner, Remedy, RunState, State,
 };
 use model::walk::{Dice, take_step};
 use schedule::{Fire, WorkflowId};
@@ -30,16 +30,31 @@ const LEASE_SECS: f64 = 1e6;
 /// How often a lost run continues.
 const RECOVERIES: u8 = 1;
 
+const SHIPPED: Execution = Execution { deliveries: 2, faults: 3, recoveries: RECOVERIES, without: None };
+
 /// 500 walks of fires, claims, leases and ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_follow_their_model() {
     let ground = Ground::new().await;
     let mut steps = 0;
     for seed in 0..WALKS {
-        steps += Walk::begin(&ground).await.follow(seed).await;
+        steps += Walk::begin(&ground).await.follow(SHIPPED, seed).await.unwrap();
     }
     println!("execution: {WALKS} walks with {steps} steps follow the model");
     assert!(steps > 10 * usize::try_from(WALKS).unwrap(), "{steps} steps in {WALKS} walks prove little");
+}
+
+/// A model without the fence expects ends that the code refuses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_without_fence_is_refuted() {
+    let ground = Ground::new().await;
+    let without = Some(Remedy::AttemptFence);
+    for seed in 0..WALKS {
+        if Walk::begin(&ground).await.follow(Execution { without, ..SHIPPED }, seed).await.is_err() {
+            return;
+        }
+    }
+    panic!("{WALKS} walks do not show the difference");
 }
 
 /// One walk, and what the processes know that the database does not.
@@ -72,8 +87,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks until nothing can happen any more; returns the number of steps.
-    async fn follow(mut self, seed: u64) -> usize {
-        let model = Execution { deliveries: 2, faults: 3, recoveries: RECOVERIES, without: None };
+    ///
+    /// # Errors
+    /// The first difference between the model and the database, and the actions up to it.
+    async fn follow(mut self, model: Execution, seed: u64) -> Result<usize, String> {
         let (mut dice, mut path) = (Dice::new(seed), Vec::new());
         let mut state = model.init_states().remove(0);
         while let Some((action, mut next)) = take_step(&model, &state, &mut dice) {
@@ -86,10 +103,13 @@ impl<'a> Walk<'a> {
                 next = model.next_state(&next, Action::AdvanceWorkflow).unwrap();
             }
             let expected = (self.expected_times(&next), self.expected_runs(&next));
-            assert_eq!((self.times(&next).await, self.runs().await), expected, "seed {seed}: {path:#?}");
+            let found = (self.times(&next).await, self.runs().await);
+            if found != expected {
+                return Err(format!("seed {seed}: {path:#?}: expected {expected:?}, found {found:?}"));
+            }
             state = next;
         }
-        path.len()
+        Ok(path.len())
     }
 
     async fn do_action(&mut self, action: Action, before: &State, after: &State) {
