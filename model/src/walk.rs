@@ -25,12 +25,22 @@ impl Dice {
     }
 }
 
-/// One of the steps from a state; `None` if there is none.
-pub fn take_step<M: Model>(model: &M, state: &M::State, dice: &mut Dice) -> Option<(M::Action, M::State)> {
-    let mut steps = model.next_steps(state);
+/// One of the steps from a state; `None` if there is none. `weight` says how often an action is chosen, and is not 0.
+pub fn take_step<M: Model>(
+    model: &M,
+    state: &M::State,
+    dice: &mut Dice,
+    weight: impl Fn(&M::Action) -> usize,
+) -> Option<(M::Action, M::State)> {
+    let steps = model.next_steps(state);
     if steps.is_empty() {
         return None;
     }
-    let nth = dice.below(steps.len());
-    Some(steps.swap_remove(nth))
+    let mut drawn = dice.below(steps.iter().map(|(action, _)| weight(action)).sum());
+    steps.into_iter().find(|(action, _)| {
+        let weight = weight(action);
+        let is_drawn = drawn < weight;
+        drawn = drawn.saturating_sub(weight);
+        is_drawn
+    })
 }

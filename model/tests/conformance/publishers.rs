@@ -232,7 +232,7 @@ impl<'a> Walk<'a> {
     async fn follow(mut self, model: Publishing<1>, seed: u64) -> Result<usize, String> {
         let (mut dice, mut path) = (Dice::new(seed), Vec::new());
         let mut state = model.init_states().remove(0);
-        while let Some((action, next)) = take_step(&model, &state, &mut dice) {
+        while let Some((action, next)) = take_step(&model, &state, &mut dice, |_| 1) {
             path.push(action);
             self.do_action(action, &state, &next).await;
             let expected = self.expected(&next.workflows[0]);
