@@ -3,6 +3,8 @@
 //!
 //! A seed repeats its walk; a difference prints the actions up to it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 // Only debug builds have the points at which the publisher stops.
 #[cfg(debug_assertions)]
 mod ground;
