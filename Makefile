@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: tzdata nightly mutants setup up test schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: tzdata nightly mutants setup up test model schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -25,10 +25,13 @@ test: setup ## runs all tests on a Postgres that it starts
 torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=1 SEED=7 replays one and prints its trace
 	cargo test --workspace --test torture -- --histories $(or $(N),500) --seed $(or $(SEED),1)$(if $(VARIANT), --variant $(VARIANT))
 
+model: setup ## visits every state of the model of the protocols, and compares 1,000 walks through it with the real code
+	cargo test --workspace --test states --test ablations --test conformance
+
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test deploy --test schemathesis -- -D warnings
+	cargo clippy --workspace --test deploy --test schemathesis --test states --test ablations --test conformance -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
@@ -76,7 +79,7 @@ schemathesis: setup ## sends every route what its description allows, and invali
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
 	cargo test --workspace --test schemathesis -- --nocapture
 
-ci: setup lint deny sqlx-check test schemathesis terraform
+ci: setup lint deny sqlx-check test model schemathesis terraform
 
 # Advisories are checked against a local copy of RustSec's database, if there is one: `cargo-deny fetch db` makes it.
 deny: ## checks licences, sources, banned crates and advisories; does not change Cargo.lock

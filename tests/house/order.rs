@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 14] = [
+static HOUSES: [House; 15] = [
     House {
         name: "old_names",
         src: "old_names/src",
@@ -182,6 +182,16 @@ static HOUSES: [House; 14] = [
             ("process", "main"),
             ("nouns", "cron dlq drift jobs outbox verify"),
             ("app and output", "client print"),
+        ],
+    },
+    House {
+        name: "model",
+        src: "model/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("protocols", "publishing execution"),
+            ("checker", "check walk"),
+            ("states", "publishing/state execution/state"),
         ],
     },
     House {
