@@ -130,6 +130,7 @@ async fn claims_are_fair_by_workflow() {
     let slots = Slots { most: 2, ..Slots::all_free(10) };
     let mut db = s.pool.acquire().await.unwrap();
     let claimed = claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(db);
     let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
     workflows.sort_unstable();
     assert_eq!(workflows, [busy.0, other.0]);
@@ -141,7 +142,7 @@ async fn claims_are_fair_by_workflow() {
 async fn large_inputs_use_up_the_memory() {
     let s = story(|config| config.executor_mebibytes = 1).await;
     let slow = Receiver::slow().await;
-    let inputs = json!({"large": vec![1; 40_000]});
+    let inputs = json!({"large": "x".repeat(80_000)});
     let action = slow.action();
     let large =
         s.create_with(json!({"starting_inputs": inputs, "action": action, "overlap_policy": "concurrent"})).await;
