@@ -38,8 +38,8 @@ const TURN: Duration = Duration::from_secs(30);
 const TURN_PAUSE: Duration = Duration::from_secs(3);
 /// How often a claim is repeated while calls are in flight; a lost notification delays an edit no longer than this.
 const CLAIM_AGAIN: Duration = Duration::from_millis(300);
-/// The shortest time between two claims while calls are in flight and few workflows are due. With each edit a claim of its
-/// own, edits and claims compete for the same processors: at 1,000 edits per second the publisher claimed 1 or 2 at a time.
+/// The shortest time between two claims while calls are in flight and few workflows are due. Without it, each of 1,000
+/// edits per second began a claim of one or two workflows, and the claims took processor time from the edits.
 const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// How many batches may be in flight at once.
