@@ -158,7 +158,8 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
             .fetch_all(db)
             .await
         }
-        Scope::Team(team) => select_runs!(
+        Scope::Team(team) => {
+            select_runs!(
             "-- list the runs of a team by key\n",
             "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2)
                   ORDER BY team_id DESC, id DESC",
@@ -167,8 +168,9 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
             filter,
             team
         )
-        .fetch_all(db)
-        .await,
+            .fetch_all(db)
+            .await
+        }
         Scope::FailedOfTeam(team) => {
             select_runs!(
             "-- list the failed runs of a team by key\n",
