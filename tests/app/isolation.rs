@@ -1,7 +1,11 @@
 //! What one team does delays no fire of another team. Each story compares the order of events, and no times.
 
+mod attack;
+mod floods;
+mod team_b;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -10,13 +14,16 @@ use axum::routing::any;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::future::join_all;
 use local::stack::StackOptions;
+use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 use tests::{PATIENCE, Story};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+
+use self::attack::Attack;
+use self::team_b::TeamB;
 
 /// A receiver that counts its requests. It answers each as soon as its gate has a permit.
 #[derive(Clone)]
@@ -167,35 +174,19 @@ async fn overlapping_fires_delay_no_other_team() {
 /// The lists of one team take all connections that lists may have, because another session has locked their table.
 #[tokio::test]
 async fn waiting_lists_delay_no_fire() {
-    let s = story(|_| {}).await;
-    let b = every_minute(&s, "b", 1, &json!({"type": "log", "message": "b"})).await[0];
+    let s = story(|config| config.heartbeat_ms = 50).await;
+    let mut b = TeamB::start(&s).await;
     let mut lock = locked(&s, "LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").await;
-    let (is_over, mut clients) = (Arc::new(AtomicBool::default()), JoinSet::new());
-    for _ in 0..40 {
-        let (editor, is_over) = (s.editor(), is_over.clone());
-        clients.spawn(async move {
-            let mut listed = 0_usize;
-            while !is_over.load(Ordering::SeqCst) {
-                match editor.get("/api/v1/backfills").await.status {
-                    200 => listed += 1,
-                    // A client that is refused waits before it repeats.
-                    _ => tokio::time::sleep(Duration::from_millis(20)).await,
-                }
-            }
-            listed
-        });
-    }
+    let editor = s.editor();
+    let attack = Attack::start(40, move |_| editor.request(Method::GET, "/api/v1/backfills"));
     s.until(IS_ANY_WAITING, 1).await;
-    for minute in 1..=10 {
-        s.set_clock(noon() + TimeDelta::minutes(minute) + TimeDelta::seconds(5)).await;
-        assert_eq!(s.invoke(b, &minutes_after_noon(minute)).await.status, 202, "minute {minute}");
-        // The executor claims and ends the run, too.
-        s.runs_end().await;
+    for _ in 0..10 {
+        b.next_minute(&s).await;
     }
-    is_over.store(true, Ordering::SeqCst);
+    attack.stop();
     sqlx::raw_sql("ROLLBACK").execute(&mut lock).await.unwrap();
-    let listed = clients.join_all().await;
-    assert!(listed.iter().sum::<usize>() <= 40, "no list was answered before the fires: {listed:?}");
-    assert_eq!(s.count(OF_B).await, 10);
+    let listed = attack.replies().await.iter().filter(|reply| reply.status == 200).count();
+    assert!(listed <= 40, "{listed} lists were answered: before the fires, too");
+    b.was_on_time(&s).await;
     s.end().await;
 }
