@@ -102,26 +102,21 @@ async fn locked(s: &Story, statement: &'static str) -> PgConnection {
 /// The receiver of team A never answers, and an instance has as many slots as team A has workflows.
 #[tokio::test]
 async fn slow_teams_delay_no_other_team() {
-    let s = story(|config| config.executor_slots = 64).await;
+    let s = story(|config| (config.executor_slots, config.heartbeat_ms) = (64, 50)).await;
     let (slow, slow_action) = Receiver::start(0).await;
-    let (quick, quick_action) = Receiver::start(Semaphore::MAX_PERMITS).await;
     let a = every_minute(&s, "a", 64, &slow_action).await;
-    let b = every_minute(&s, "b", 4, &quick_action).await;
+    let mut b = TeamB::start(&s).await;
     for minute in 1..=4 {
-        let time = minutes_after_noon(minute);
         s.set_clock(noon() + TimeDelta::minutes(minute) + TimeDelta::seconds(5)).await;
         for wf in &a {
-            s.invoke(*wf, &time).await;
+            s.invoke(*wf, &minutes_after_noon(minute)).await;
         }
-        for wf in &b {
-            assert_eq!(s.invoke(*wf, &time).await.status, 202, "{time}");
-        }
-        // Before the clock moves on, so that none of them starts late.
-        quick.until(4 * usize::try_from(minute).unwrap()).await;
-        s.until(GOING_OF_B, 0).await;
+        b.next_minute(&s).await;
     }
-    assert_eq!(s.count(OF_B).await, 16);
-    assert!(slow.received.load(Ordering::SeqCst) > 0, "team A has runs that do not end");
+    // Three quarters of the slots.
+    slow.until(48).await;
+    assert_eq!(slow.received.load(Ordering::SeqCst), 48, "team A has runs that do not end");
+    b.was_on_time(&s).await;
     slow.gate.add_permits(1_000);
     s.end().await;
 }

@@ -32,9 +32,8 @@ const LARGE: &str = r#"
     SELECT gen_random_uuid(), id, 'manual', 'succeeded', now(), now(), now() FROM workflows WHERE name LIKE 'large %';
     INSERT INTO run_results (run_id, result)
     SELECT id, jsonb_build_object('status', 200, 'body', repeat('x', 65536)) FROM runs WHERE state = 'succeeded'"#;
-/// They have 50 MB of inputs, 13 MB of results and 1.7 MB of descriptions, with one page each.
-const LISTS: [&str; 4] =
-    ["/api/v1/workflows?limit=200", "/api/v1/runs?limit=200", "/api/v1/schedules?limit=200", "/api/v1/stats"];
+/// One page of each would have 50 MB of inputs, 13 MB of results and 1.7 MB of descriptions.
+const LISTS: [&str; 4] = ["/api/v1/workflows?limit=200", "/api/v1/runs?limit=200", "/api/v1/stats", "/metrics"];
 /// The items of a page, and what is around them.
 const MOST_BYTES: usize = 1024 * 1024 + 200;
 
