@@ -1,14 +1,16 @@
-//! Floods of requests of one team, each while the fires of another one are delivered.
+//! Floods of requests and fires of one team, each while the fires of another one are delivered.
 
 use std::sync::mpsc;
 
+use chrono::TimeDelta;
+use futures::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 use tests::{Api, Story};
 
 use super::attack::Attack;
-use super::story;
 use super::team_b::TeamB;
+use super::{every_minute, locked, minutes_after_noon, noon, story};
 
 /// A key that may only read.
 async fn viewer(s: &Story) -> Api {
@@ -134,4 +136,46 @@ fn take_blocking_threads() -> Vec<mpsc::Sender<()>> {
         all.push(free);
     }
     all
+}
+
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+/// The rows of team A are locked, so that each of its fires is decided by itself, and waits. So is a fire of a paused
+/// workflow of another team: it finds a place, because team A has four at most.
+#[tokio::test]
+async fn waiting_fires_leave_others_a_place() {
+    let s = story(|config| config.heartbeat_ms = 50).await;
+    let mut b = TeamB::start(&s).await;
+    let action = json!({"type": "log", "message": "hi"});
+    let (a, paused) = (every_minute(&s, "a", 40, &action).await, every_minute(&s, "paused", 1, &action).await[0]);
+    s.admin().post(&format!("/api/v1/workflows/{paused}:pause"), &json!({"reason": "test"})).await.expect(200);
+    wait_long_for_locks(&s).await;
+    let mut lock = locked(&s, "SELECT FROM workflows WHERE name LIKE 'a %' FOR NO KEY UPDATE").await;
+    s.set_clock(noon() + TimeDelta::seconds(65)).await;
+    let time = minutes_after_noon(1);
+    let flood = join_all(a.iter().map(|wf| s.invoke(*wf, &time)));
+    let others = async {
+        s.until(WAITING, 4).await;
+        let answer = s.invoke(paused, &time).await;
+        assert_eq!((answer.status, &answer.body["reason"]), (200, &json!("paused")));
+        b.next_minute(&s).await;
+        assert_eq!(s.count(WAITING).await, 4, "team A still waits");
+        sqlx::raw_sql("ROLLBACK").execute(&mut lock).await.unwrap();
+    };
+    let (answers, ()) = tokio::join!(flood, others);
+    // On a busy machine, some have waited for their place as long as a fire may.
+    assert!(answers.iter().all(|answer| [202, 503].contains(&answer.status)), "{answers:?}");
+    b.was_on_time(&s).await;
+    s.end().await;
+}
+
+/// Removes the limits of the connections that decide fires, so that they wait as long as the story has its lock.
+async fn wait_long_for_locks(s: &Story) {
+    let (pool, mut connections) = (s.app().pools.fires.raw_pool(), Vec::new());
+    for _ in 0..pool.options().get_max_connections() {
+        let mut connection = pool.acquire().await.unwrap();
+        sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
+        connections.push(connection);
+    }
 }
