@@ -5,8 +5,12 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use super::{GOING_OF_B, OF_B, Receiver, every_minute, minutes_after_noon, noon};
+use super::{Receiver, every_minute, minutes_after_noon, noon};
 
+const OF_B: &str = "SELECT count(*) FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+                     WHERE w.name LIKE 'b %' AND o.decision = 'fired'";
+const GOING_OF_B: &str = "SELECT count(*) FROM runs r JOIN workflows w ON w.id = r.workflow_id
+                           WHERE w.name LIKE 'b %' AND r.finished_on IS NULL";
 /// The fires of team B that were decided in another way than as a fire, or late: each is delivered after five seconds.
 const NOT_ON_TIME: &str = "SELECT count(*) FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
                             WHERE w.name LIKE 'b %' AND (o.decision <> 'fired' OR o.lateness_s > 5)";
