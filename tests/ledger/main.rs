@@ -19,7 +19,7 @@ mod actions {
 /// Past times that run on request.
 mod backfills {
     mod progress;
-    mod requests;
+    pub(crate) mod requests;
     mod timing;
 }
 

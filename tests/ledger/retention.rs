@@ -7,6 +7,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{CountingWay, Story};
 
+use crate::backfills::requests::{ask, finished_backfill, morning, outage};
 use crate::catch_up::watchdog_races::WAITING;
 use crate::steps::fire;
 
@@ -343,6 +344,23 @@ async fn versions_without_kept_times_are_removed() {
     watched_up_to_now(&s).await;
     s.job("prune").await;
     assert_eq!(s.table(versions).await, "0 1 * * *, 0 2 * * *", "the second one was in force 90 days ago");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A backfill ended 89 days ago, and then 100 days ago; its runs go first.
+#[tokio::test]
+async fn backfills_go_after_their_runs() {
+    let (s, wf) = outage(StackOptions::default()).await;
+    let requested = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
+    let left = "SELECT (SELECT count(*) FROM backfills) || ' ' || (SELECT count(*) FROM runs)";
+    s.now_is("2026-05-30T12:10:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "1 3");
+    s.now_is("2026-06-10T12:10:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "0 0");
     s.publish().await;
     s.end_early().await;
 }

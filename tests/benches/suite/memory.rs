@@ -23,7 +23,7 @@ const ROUNDS: usize = 3;
 const MEMORY_MB: f64 = 200.0;
 /// The inputs of a workflow in bytes, the largest that the app accepts: many small values cost the most memory.
 const INPUTS: [usize; 4] = [240 * 1024, 60 * 1024, 15 * 1024, 1024];
-/// A receiver's answer of which the app keeps as much as it keeps of any. Each byte is invalid as text, and becomes three.
+/// A receiver's answer of which the app keeps as much as it keeps of any. Each byte is invalid as text, and takes three.
 const ANSWER: usize = 64 * 1024;
 
 pub(crate) async fn all() -> Vec<Row> {

@@ -1,16 +1,19 @@
 //! Runs and occurrences by day: a day has its partitions before it begins, and loses them after the retention.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use chrono::{DateTime, Utc};
 use executor::claim::{self, Fence, Finished, Lease, Ownership};
 use ledger::runs::{Cancelled, RunState, cancel_run};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 use tests::Story;
 use uuid::Uuid;
 
 use super::query_plans::one_connection;
 use crate::catch_up::watchdog_races::WAITING;
-use crate::steps::{claimed, ended, fire_on_time, hourly, story_without_executor};
+use crate::steps::{claimed, ended, fire, fire_on_time, hourly, story_without_executor};
 
 /// Later than the days for which the migration made partitions.
 const MORNING: &str = "2035-03-02T08:30:00Z";
@@ -69,22 +72,46 @@ async fn a_fire_without_a_partition_is_kept() {
 
 const FIRST_DAY: &str = "SELECT count(*) FROM pg_class WHERE relname = 'occurrences_20350302'";
 
+/// Statements wait behind a function that changes partitions as long as it waits for its lock.
+const WAIT_BRIEFLY: &str = "SELECT count(*) FROM pg_proc
+                             WHERE proname IN ('make_day_partitions', 'drop_oldest_partition')
+                               AND 'lock_timeout=100ms' = ANY(proconfig)";
+
+/// A reader uses the partition that retention wants to drop. Each turn locks the table, waits, and gives up, while fires
+/// are decided. A turn after the reader's end drops the partition.
 #[tokio::test]
 async fn retention_waits_for_readers_not_fires() {
     let s = story_without_executor(MORNING).await;
     let wf = hourly(&s, json!({})).await;
+    let mut later = Vec::new();
+    for _ in 0..10 {
+        later.push(hourly(&s, json!({})).await);
+    }
     s.job("prune").await;
     assert_eq!(fire_on_time(&s, wf, NINE).await, "accepted");
     ended(&s, wf).await;
     s.execute("UPDATE ledger SET cursor = '2035-07-02T00:00:00Z'").await;
-    s.now_is(SUMMER).await;
-    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("SELECT count(*) FROM occurrences").execute(&mut *reader).await.unwrap();
-    s.job("prune").await;
-    assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it");
-    assert_eq!(fire_on_time(&s, wf, "2035-07-02T09:00:00Z").await, "accepted", "the reader delays no fire");
-    sqlx::query("SELECT 1").execute(&mut *reader).await.unwrap();
-    reader.rollback().await.unwrap();
+    s.now_is("2035-07-02T09:00:05Z").await;
+    // Without the limits of a pool, which would end its transaction after ten seconds.
+    let mut reader = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM occurrences_20350302").execute(&mut reader).await.unwrap();
+    let (is_over, mut turns) = (AtomicBool::default(), 0);
+    let prune = async {
+        while turns == 0 || !is_over.load(Ordering::SeqCst) {
+            s.job("prune").await;
+            turns += 1;
+        }
+    };
+    let fires = async {
+        for wf in &later {
+            assert_eq!(fire(&s, *wf, "2035-07-02T09:00:00Z").await, "accepted", "the turns delay no fire");
+        }
+        is_over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(prune, fires);
+    assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it, in {turns} turns");
+    assert_eq!(s.count(WAIT_BRIEFLY).await, 2);
+    sqlx::raw_sql("ROLLBACK").execute(&mut reader).await.unwrap();
     s.job("prune").await;
     assert_eq!(s.count(FIRST_DAY).await, 0, "the next turn drops it");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE finished_on IS NOT NULL").await, 0);

@@ -137,24 +137,33 @@ async fn claims_are_fair_by_workflow() {
     s.end_early().await;
 }
 
+/// Running runs whose lease a heartbeat has renewed at this time of the clock.
+const RENEWED: &str = "SELECT count(*) FROM runs
+                        WHERE state = 'running' AND lease_until >= cronbox_now() + INTERVAL '120 seconds'";
+
 /// The documents of the running runs are as large as the instance may hold: further runs wait for them.
 #[tokio::test]
 async fn large_inputs_use_up_the_memory() {
-    let s = story(|config| config.executor_mebibytes = 1).await;
+    let s = story(|config| (config.executor_mebibytes, config.heartbeat_ms) = (1, 50)).await;
     let slow = Receiver::slow().await;
-    let inputs = json!({"large": "x".repeat(80_000)});
-    let action = slow.action();
-    let large =
-        s.create_with(json!({"starting_inputs": inputs, "action": action, "overlap_policy": "concurrent"})).await;
-    let first = fire_manually(&s, large).await;
-    slow.until(1).await;
-    let second = fire_manually(&s, large).await;
-    s.until("SELECT count(*) FROM runs WHERE state = 'accepted'", 1).await;
+    // More than half a mebibyte in memory: a number takes sixteen times its text.
+    let inputs = json!({"text": "x".repeat(225_000), "numbers": vec![0; 9_900]});
+    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 10, "action": slow.action(), "starting_inputs": inputs});
+    let large = s.create_with(policies).await;
+    for nth in 1..=2 {
+        fire_manually(&s, large).await;
+        slow.until(nth).await;
+    }
+    let third = fire_manually(&s, large).await;
+    for secs in 1..=5 {
+        s.now_is(&format!("2026-03-02T12:00:0{secs}Z")).await;
+        s.until(RENEWED, 2).await;
+    }
+    assert_eq!(slow.received().len(), 2, "five heartbeats later, the third one still waits");
     slow.let_answer(1);
-    until_state(&s, first, "succeeded").await;
-    slow.until(2).await;
-    slow.let_answer(1);
-    until_state(&s, second, "succeeded").await;
+    slow.until(3).await;
+    slow.let_answer(2);
+    until_state(&s, third, "succeeded").await;
     s.end().await;
 }
 
