@@ -9,6 +9,8 @@ pub struct Settings {
     pub slots: usize,
     /// How many runs of one team it executes at once.
     pub slots_of_a_team: usize,
+    /// How many runs of one team all instances execute at once, unless an admin has set its limit; 0 = no limit.
+    pub running_of_a_team: i64,
     /// How much memory the actions and inputs of these runs may take; the last claim may exceed it.
     pub bytes: usize,
     /// How often it checks for runs without a notification.
