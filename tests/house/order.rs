@@ -60,7 +60,10 @@ static HOUSES: [House; 15] = [
             ("fires", "invoke watchdog acceptance"),
             ("past times", "catch_up backfills manual verify"),
             ("due times", "due_times followers admission stats"),
-            ("rows", "versions occurrences runs ledger_cursor spread prune_marks job_failures identity"),
+            (
+                "rows",
+                "versions occurrences runs ledger_cursor spread prune_marks requested_fires job_failures identity",
+            ),
         ],
     },
     House {

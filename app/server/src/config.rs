@@ -12,6 +12,7 @@ use db::Pooler;
 use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
+use ledger::requested_fires::DefaultRate;
 use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
@@ -155,7 +156,8 @@ pub struct Config {
     /// Workflows of one team that are not archived, unless an admin has set its limit. 0 = no limit
     #[arg(long, env = "CRONBOX_TEAM_WORKFLOWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_workflows: i64,
-    /// Fires a minute of the workflows of one team, unless an admin has set its limit. 0 = no limit
+    /// Fires a minute of the workflows of one team, and as many runs that its callers request, unless an admin has set its
+    /// limit. 0 = no limit
     #[arg(long, env = "CRONBOX_TEAM_FIRES_PER_MINUTE", default_value_t = 1_000, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_fires_per_minute: i64,
     /// Bytes of inputs and actions of the workflows of one team, unless an admin has set its limit. 0 = no limit
@@ -176,6 +178,7 @@ impl Config {
             slots: self.executor_slots,
             slots_of_a_team: self.slots_of_a_team(),
             running_of_a_team: self.team_running_runs,
+            requested_fires: self.requested_fires(),
             bytes: usize::try_from(self.executor_mebibytes).unwrap_or(usize::MAX) << 20,
             poll: Duration::from_millis(self.executor_poll_ms),
             drain: Duration::from_secs(self.shutdown_drain_secs),
@@ -227,6 +230,11 @@ impl Config {
             edits_in_flight: Some(self.team_edits_in_flight),
             lists_in_flight: Some(self.team_lists_in_flight),
         }
+    }
+
+    /// The runs a minute that callers of a team may start, if no admin has set its limit.
+    pub(crate) fn requested_fires(&self) -> DefaultRate {
+        DefaultRate(self.team_fires_per_minute)
     }
 
     /// The options of the database connection.

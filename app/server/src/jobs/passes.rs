@@ -46,7 +46,8 @@ pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
 
 /// Advances each running backfill.
 pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
-    let pass = backfills::advance_backfills(&app.pools.work, app.database_time().await?).await?;
+    let default = app.config.requested_fires();
+    let pass = backfills::advance_backfills(&app.pools.work, default, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.notify();
     }

@@ -1,6 +1,6 @@
 //! Step 1 of 7: the API of a team's limits: its members read them, an admin sets them.
 
-use access::limits::{TeamLimits, TeamUsage, find_team_limits, set_team_limits};
+use access::limits::{MOST, TeamLimits, TeamUsage, find_team_limits, set_team_limits};
 use axum::Json;
 use axum::extract::State;
 use db::PgConnection;
@@ -61,8 +61,9 @@ pub(crate) async fn put_team_limits(
     Id(id): Id<i64>,
     Body(limits): Body<TeamLimits>,
 ) -> Result<Json<TeamLimitsView>, Error> {
-    if let Some(field) = limits.find_negative() {
-        return Err(FieldError::invalid(field, format!("{field} must be 0 (no limit) or more")).into());
+    if let Some(field) = limits.find_invalid() {
+        let detail = format!("{field} must be from 0 (no limit) to {MOST}");
+        return Err(FieldError::invalid(field, detail).into());
     }
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     set_team_limits(&mut tx, id, limits, &caller.edit_at(app.clock.now(), trace)).await?;
