@@ -36,7 +36,7 @@ static HOUSES: [House; 15] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock jobs/prune lines metrics"),
+            ("parts of an instance", "cadence clock jobs/prune lines metrics migrate"),
         ],
     },
     House {
