@@ -194,6 +194,8 @@ async fn runs_above_their_limit_wait() {
         s.until("SELECT count(*) FROM runs WHERE state = 'running'", 2).await;
     }
     assert_eq!(slow.received().len(), 2);
+    let limits = s.editor().get(&format!("/api/v1/teams/{}/limits", s.keys.team_id)).await.expect(200).json;
+    assert_eq!((&limits["in_force"]["running_runs"], &limits["usage"]["running_runs"]), (&json!(2), &json!(2)));
     slow.let_answer(1);
     slow.until(3).await;
     s.until("SELECT count(*) FROM runs WHERE state = 'running'", 2).await;

@@ -4,6 +4,7 @@ use access::limits::{MOST, TeamLimits, TeamUsage, find_team_limits, set_team_lim
 use axum::Json;
 use axum::extract::State;
 use db::PgConnection;
+use ledger::stats;
 use serde::Serialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
@@ -24,9 +25,11 @@ pub struct TeamLimitsView {
     usage: TeamUsageView,
 }
 
-/// What the workflows of a team that are not archived add up to.
+/// What a team uses: its running runs, and what its workflows that are not archived add up to.
 #[derive(Serialize, ToSchema)]
 pub struct TeamUsageView {
+    /// Runs that all instances together execute now.
+    running_runs: i64,
     workflows: i64,
     /// How many times their crons fire in an hour in which all of them fire: at most 60 for each fire a minute.
     fires_per_hour: i64,
@@ -76,10 +79,11 @@ pub(crate) async fn put_team_limits(
 async fn read(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimitsView, Error> {
     let (set, usage) = find_team_limits(db, team_id).await?.ok_or_else(Error::not_found)?;
     let TeamUsage { workflows, fires_per_hour, input_bytes } = usage;
+    let running_runs = stats::count_running_runs(db, team_id).await?;
     Ok(TeamLimitsView {
         team_id,
         set,
         in_force: set.or(app.config.team_limits()),
-        usage: TeamUsageView { workflows, fires_per_hour, input_bytes },
+        usage: TeamUsageView { running_runs, workflows, fires_per_hour, input_bytes },
     })
 }
