@@ -2,8 +2,10 @@
 //!
 //! The fires of a team's crons are limited when the crons are edited, so none of them is counted or refused here. Each
 //! requested run takes a minute divided by the limit. It may start if all that is taken then ends within a minute, so a
-//! team that has started nothing for a minute may start as many runs at once as its limit. All instances share the row of
-//! a team, and the callers of one team commit one after another.
+//! team that has started nothing for a minute may start as many runs at once as its limit.
+//!
+//! All instances share the row of a team, and the callers of one team commit one after another. An edit may wait for the
+//! row, because a team has a share of the connections for edits. A backfill must not: all teams share its connections.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
@@ -27,6 +29,36 @@ pub enum StartPermit {
         /// After how many seconds the next run may start.
         retry_secs: u32,
     },
+}
+
+/// Whether the row of a team is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TeamRow {
+    /// This transaction has locked it, or none is needed.
+    Free,
+    /// Another transaction has locked it.
+    Busy,
+}
+
+/// Locks the row of a team without a wait. [`take_requested_fire`] does not wait after it.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn try_lock_team(tx: &mut PgConnection, team_id: i64, default: DefaultRate) -> sqlx::Result<TeamRow> {
+    if read_limit(tx, team_id, default).await? <= 0 {
+        return Ok(TeamRow::Free);
+    }
+    let is_busy = sqlx::query_scalar!(
+        r#"
+        -- lock a team's requested fires: a team that has requested none yet has no row
+        SELECT EXISTS (SELECT FROM team_requested_fires WHERE team_id = $1)
+               AND (SELECT TRUE FROM team_requested_fires WHERE team_id = $1 FOR UPDATE SKIP LOCKED) IS NULL AS "is_busy!"
+        "#,
+        team_id,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(if is_busy { TeamRow::Busy } else { TeamRow::Free })
 }
 
 /// Counts a requested run of a team, if its limit permits the run now. The team's row stays locked until the commit.

@@ -44,6 +44,24 @@ async fn backfills_keep_to_their_teams_limit() {
     s.end().await;
 }
 
+/// Backfills of all teams share connections with claims, so none of them may wait for another caller of its team.
+#[tokio::test]
+async fn backfills_wait_for_no_caller() {
+    let app = |config: &mut app::Config| config.team_fires_per_minute = 60;
+    let (s, wf) = outage(StackOptions { app, ..StackOptions::default() }).await;
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    s.runs_end().await;
+    let requested = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
+    let mut caller = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("SELECT FROM team_requested_fires FOR UPDATE").execute(&mut *caller).await.unwrap();
+    // If it waited, it would fail by its limit for a lock.
+    s.job("backfills").await;
+    assert_eq!(read(&s, &requested).await["started"], 0);
+    caller.rollback().await.unwrap();
+    assert_eq!(finished_backfill(&s, &requested).await["started"], 3);
+    s.end().await;
+}
+
 /// A prune removes rows of the span while the backfill is paused. Their decisions are unknown, so these times must not
 /// run.
 #[tokio::test]

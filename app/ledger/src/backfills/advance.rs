@@ -11,7 +11,7 @@ use super::{Backfill, State, table};
 use crate::admission::verdict;
 use crate::job_failures;
 use crate::occurrences::{Decision, Entry, Recorded, find_occurrence, record_occurrence};
-use crate::requested_fires::{DefaultRate, StartPermit, take_requested_fire};
+use crate::requested_fires::{DefaultRate, StartPermit, TeamRow, take_requested_fire, try_lock_team};
 use crate::runs::{self, Trigger};
 
 /// Name of the job in the table `jobs`.
@@ -141,7 +141,8 @@ async fn step(
     })
 }
 
-/// Creates the runs of these times, up to the limit of the team; returns how many.
+/// Creates the runs of these times, up to the limit of the team; returns how many. If another caller of the team is
+/// being counted, these are 0.
 async fn start_permitted(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -150,6 +151,9 @@ async fn start_permitted(
     default: DefaultRate,
     now: DateTime<Utc>,
 ) -> sqlx::Result<usize> {
+    if wanted.is_empty() || try_lock_team(tx, workflow.team_id, default).await? == TeamRow::Busy {
+        return Ok(0);
+    }
     for (nth, selected) in wanted.iter().enumerate() {
         if take_requested_fire(tx, workflow.team_id, default, now).await? != StartPermit::Granted {
             return Ok(nth);
