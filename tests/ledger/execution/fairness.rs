@@ -115,28 +115,6 @@ async fn newcomers_find_a_slot() {
     s.end().await;
 }
 
-/// Ten runs of one workflow are older than the run of another one of the same team.
-#[tokio::test]
-async fn claims_are_fair_by_workflow() {
-    let s = story_without_executor(NOON).await;
-    let busy = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
-    for _ in 0..10 {
-        fire_manually(&s, busy).await;
-    }
-    s.now_is("2026-03-02T12:00:10Z").await;
-    let other = s.create_with(json!({})).await;
-    fire_manually(&s, other).await;
-    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let slots = Slots { most: 2, ..Slots::all_free(10) };
-    let mut db = s.pool.acquire().await.unwrap();
-    let claimed = claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap();
-    drop(db);
-    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
-    workflows.sort_unstable();
-    assert_eq!(workflows, [busy.0, other.0]);
-    s.end_early().await;
-}
-
 /// Sets how many runs of the story's team all instances execute at once.
 async fn limit_running_runs(s: &Story, limit: i64) {
     let path = format!("/api/v1/teams/{}/limits", s.keys.team_id);
@@ -202,6 +180,28 @@ async fn runs_above_their_limit_wait() {
     slow.let_answer(4);
     s.end().await;
     assert_eq!(slow.received().len(), 5);
+}
+
+/// Ten runs of one workflow are older than the run of another one of the same team.
+#[tokio::test]
+async fn claims_are_fair_by_workflow() {
+    let s = story_without_executor(NOON).await;
+    let busy = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
+    for _ in 0..10 {
+        fire_manually(&s, busy).await;
+    }
+    s.now_is("2026-03-02T12:00:10Z").await;
+    let other = s.create_with(json!({})).await;
+    fire_manually(&s, other).await;
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let slots = Slots { most: 2, ..Slots::all_free(10) };
+    let mut db = s.pool.acquire().await.unwrap();
+    let claimed = claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(db);
+    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
+    workflows.sort_unstable();
+    assert_eq!(workflows, [busy.0, other.0]);
+    s.end_early().await;
 }
 
 /// The documents of the running runs are as large as the instance may hold: further runs wait for them.
