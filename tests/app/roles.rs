@@ -44,6 +44,7 @@ const TABLES: [(&str, &str, &str); 38] = [
     ("sweep_sightings", "S", "SIUD"),
     ("sweeps", "SIUD", "SIUD"),
     ("team_limits", "SIU", ""),
+    ("team_requested_fires", "SIU", ""),
     ("team_usage", "SIU", ""),
     ("teams", "SIU", ""),
     ("watchdog_shards", "SU", "S"),

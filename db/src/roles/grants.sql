@@ -27,8 +27,8 @@ REVOKE INSERT ON publishers FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_sightings, sweep_changes, rollout_queue, config_generation FROM cronbox_app;
 -- Zone data come with a migration or by `cronbox-app zones update`, which the owner runs. The app prunes them.
 REVOKE INSERT, UPDATE ON zone_data, zone_changes FROM cronbox_app;
--- A team keeps its limits. What its workflows add up to is counted by their trigger, which runs as the app.
-REVOKE DELETE ON team_limits, team_usage FROM cronbox_app;
+-- A team keeps its limits, and what it uses. What its workflows add up to is counted by their trigger, which runs as the app.
+REVOKE DELETE ON team_limits, team_usage, team_requested_fires FROM cronbox_app;
 -- The shares of the watchdog stay, and their number. Partitions are made and dropped by functions of the owner.
 REVOKE INSERT, DELETE ON watchdog_shards FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON partition_bounds FROM cronbox_app;

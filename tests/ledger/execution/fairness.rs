@@ -115,6 +115,73 @@ async fn newcomers_find_a_slot() {
     s.end().await;
 }
 
+/// Sets how many runs of the story's team all instances execute at once.
+async fn limit_running_runs(s: &Story, limit: i64) {
+    let path = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    let set = s.admin().request(Method::PUT, &path).json(&json!({"running_runs": limit}));
+    tests::send_request(set).await.expect(200);
+}
+
+/// The workflows of the runs that a further instance claims; it has the operator's limit for a team.
+async fn claim_elsewhere(s: &Story, running_of_a_team: i64) -> Vec<i64> {
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let slots = Slots { running_of_a_team, ..Slots::all_free(100) };
+    let mut db = s.pool.acquire().await.unwrap();
+    let claimed = claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
+    workflows.sort_unstable();
+    workflows
+}
+
+/// Each claim is one of a further instance. A lost run, whose lease has ended, takes nothing of the limit.
+#[tokio::test]
+async fn running_runs_are_limited_everywhere() {
+    let s = story_without_executor(NOON).await;
+    let busy = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
+    for _ in 0..7 {
+        fire_manually(&s, busy).await;
+    }
+    let theirs = of_another_team(&s, json!({"type": "log", "message": "hi"})).await;
+    fire_manually(&s, theirs).await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0, busy.0, theirs.0]);
+    assert!(claim_elsewhere(&s, 2).await.is_empty(), "the team has its limit");
+    limit_running_runs(&s, 3).await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0], "the admin's limit");
+    s.now_is("2026-03-02T12:03:00Z").await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0; 3], "three are lost, so three may start");
+    limit_running_runs(&s, 0).await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0], "0 is no limit");
+    s.end_early().await;
+}
+
+/// What is above the limit waits for an end, and nothing of another team does.
+#[tokio::test]
+async fn runs_above_their_limit_wait() {
+    let s = story(|config| config.team_running_runs = 2).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
+    let busy = s.create_with(policies).await;
+    for _ in 0..5 {
+        fire_manually(&s, busy).await;
+    }
+    slow.until(2).await;
+    let theirs = of_another_team(&s, kind.action()).await;
+    for nth in 1..=3 {
+        fire_manually(&s, theirs).await;
+        kind.until(nth).await;
+        s.until("SELECT count(*) FROM runs WHERE state = 'running'", 2).await;
+    }
+    assert_eq!(slow.received().len(), 2);
+    let limits = s.editor().get(&format!("/api/v1/teams/{}/limits", s.keys.team_id)).await.expect(200).json;
+    assert_eq!((&limits["in_force"]["running_runs"], &limits["usage"]["running_runs"]), (&json!(2), &json!(2)));
+    slow.let_answer(1);
+    slow.until(3).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'running'", 2).await;
+    slow.let_answer(4);
+    s.end().await;
+    assert_eq!(slow.received().len(), 5);
+}
+
 /// Ten runs of one workflow are older than the run of another one of the same team.
 #[tokio::test]
 async fn claims_are_fair_by_workflow() {

@@ -135,6 +135,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         team_requests_in_flight: 0,
         team_edits_in_flight: 0,
         team_lists_in_flight: 0,
+        team_running_runs: 0,
         team_workflows: 0,
         team_fires_per_minute: 0,
         team_input_bytes: 0,
