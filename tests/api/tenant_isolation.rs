@@ -257,7 +257,7 @@ fn assert_no_timeouts(s: &Story) {
     }
 }
 
-/// Removes the limits of all connections of a pool, so that they wait as long as the test keeps its lock.
+/// Removes the limits of all connections of a pool, so that they wait as long as the test holds a lock.
 async fn without_timeouts(pool: &PgPool) {
     let mut connections = Vec::new();
     for _ in 0..pool.raw_pool().options().get_max_connections() {

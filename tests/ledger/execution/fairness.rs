@@ -137,7 +137,7 @@ async fn claims_are_fair_by_workflow() {
     s.end_early().await;
 }
 
-/// The documents of the running runs use up the memory that the instance may use: further runs wait for them.
+/// The documents of the running runs are as large as the instance may hold: further runs wait for them.
 #[tokio::test]
 async fn large_inputs_use_up_the_memory() {
     let s = story(|config| config.executor_mebibytes = 1).await;

@@ -1,6 +1,6 @@
 //! Step 7 of 7: removes old rows. A job.
 //!
-//! Days of runs and occurrences are partitions, which it makes ahead and drops in one step. It deletes other rows in
+//! Days of runs and occurrences are partitions, which it makes ahead and drops as a whole. It deletes other rows in
 //! bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
