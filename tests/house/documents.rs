@@ -41,20 +41,21 @@ fn links_of_documents_lead_to_anchors() {
     assert!(links > 150, "the links were not found");
 }
 
-/// A table that a migration makes has a row in the table of tables.
+/// A table that a migration makes has a row in the table of tables. The partitions before and after all days belong to
+/// the row of their parent.
 #[test]
 fn the_architecture_lists_every_table() {
     let tables = section_of("docs/architecture.md", "## <a id=\"tables\"></a>Tables");
     let created = Regex::new(r"CREATE TABLE ([a-z_]+) \(").unwrap();
     let mut found = 0;
     for (file, sql) in migrations() {
-        for table in created.captures_iter(&sql) {
+        let names = created.captures_iter(&sql).map(|table| table[1].to_owned());
+        for name in names.filter(|name| !name.ends_with("_before") && !name.ends_with("_later")) {
             found += 1;
-            let name = &table[1];
             assert!(tables.contains(&format!("`{name}`")), "{file}: docs/architecture.md does not list {name}");
         }
     }
-    assert!(found > 40, "the migrations were not found");
+    assert!(found > 35, "the migrations were not found");
 }
 
 /// The invariants name what keeps them and what proves them. A function that is renamed takes its name along.
