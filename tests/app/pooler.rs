@@ -171,7 +171,7 @@ async fn no_statement_leaves_a_transaction_open() {
     s.end().await;
 }
 
-/// A pooler that ignores the startup packet's options would take all timeouts away without a word. The login of the
+/// A pooler that ignores the startup packet's options would take all timeouts away without an error. The login of the
 /// owner has none of its own.
 #[tokio::test]
 async fn lost_timeouts_refuse_the_connection() {

@@ -54,7 +54,7 @@ GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronb
 GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON runs TO cronbox_publisher;
 GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 
--- What runs as the owner is for those who need it.
+-- What runs as the owner is for the groups that need it.
 REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
     cronbox_xmin_age() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

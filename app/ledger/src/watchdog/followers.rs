@@ -10,7 +10,7 @@ use crate::followers::Followed;
 const STRETCH: TimeDelta = TimeDelta::minutes(15);
 /// How many stretches a span has at most, however long the watchdog was down.
 const STRETCHES: i32 = 96;
-/// How many due times one statement looks up, each for all workflows of its timing.
+/// For how many due times one statement reads the decisions, each for all workflows of its timing.
 const TIMES: usize = 200;
 
 /// The due times of a stretch, by timing, as the columns of a statement.

@@ -94,7 +94,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         env: parse_environment()?,
         schedules: None,
         db_max_connections: 32,
-        // A test may hold a lock for longer than a second.
+        // A test may keep a row locked for longer than a second.
         edit_lock_timeout_ms: 5_000,
         // Actions may call servers on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,

@@ -13,7 +13,7 @@ use crate::lines::{LineFull, Turn};
 /// A transaction that edits one workflow. The next edit of the workflow begins after it.
 pub(crate) struct EditTransaction {
     tx: Transaction,
-    // The turns stand after the transaction, because what is declared first is dropped first.
+    // The turns are declared after the transaction, because what is declared first is dropped first.
     _turn_of_row: Turn<(Option<i64>, WorkflowId)>,
     _turn_of_team: Option<Turn<i64>>,
 }

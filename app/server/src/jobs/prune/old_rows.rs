@@ -16,8 +16,8 @@ pub(super) enum Kind {
     Occurrences(Window),
 }
 
-/// A part of the occurrences without a partition by day, in the order of their decisions. The windows of a turn do not overlap, so a row that must
-/// stay is read once.
+/// A part of the occurrences without a partition by day, in the order of their decisions. The windows of a turn do not
+/// overlap, so a row that must stay is read once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     after: (DateTime<Utc>, Uuid),
