@@ -192,6 +192,27 @@ async fn lists_use_no_connection_of_fires() {
     s.end_early().await;
 }
 
+/// An edit whose client was answered 408 while it waited for its turn was made later, over the edits of the meantime.
+#[tokio::test]
+async fn edits_begin_within_their_time() {
+    let s = Story::with_app(|config| (config.request_timeout_ms, config.edit_lock_timeout_ms) = (4_000, 600_000)).await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    without_timeouts(&s.app().pools.edits).await;
+    let holder = lock_workflow(&s, id).await;
+    let path = format!("/api/v1/workflows/{id}");
+    let (editor, first_path) = (s.editor(), path.clone());
+    let first = tokio::spawn(async move { editor.patch(&first_path, &json!({"description": "first"})).await });
+    s.until(WAITING, 1).await;
+    s.editor().patch(&path, &json!({"description": "late"})).await.refused(408, "request_timeout", None);
+    // The first one waits for the row in its transaction, and is made.
+    until(|| s.app().requests.len() == 1).await;
+    holder.rollback().await.unwrap();
+    until(|| s.app().requests.is_empty()).await;
+    first.await.unwrap();
+    assert_eq!(s.table("SELECT description FROM workflows").await, "first");
+    s.end().await;
+}
+
 /// A cancellation waits for the row of its run, and as many waited in the pool as a team requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancellations_leave_connections_to_other_teams() {
