@@ -125,14 +125,14 @@ pub(crate) async fn take_turn(
             rollout,
             findings: row.report.0,
         };
-        if row.has_older_list { turn.from_beginning() } else { turn }
+        if row.has_older_list { turn.begin_again() } else { turn }
     }))
 }
 
 impl Turn {
     /// Lists again: a publisher of the version before has written what it listed to another table, so all of it would be
     /// missing.
-    fn from_beginning(mut self) -> Self {
+    fn begin_again(mut self) -> Self {
         self.findings.restart_list();
         Turn { stage: Stage::Listing, next_token: None, missing_after: 0, ..self }
     }
