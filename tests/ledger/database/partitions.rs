@@ -134,6 +134,27 @@ async fn needed_decisions_outlive_their_day() {
     s.end_early().await;
 }
 
+/// The statistics count what is inserted, and a row that must stay was inserted again when its day went.
+#[tokio::test]
+async fn moved_rows_are_counted_once() {
+    let s = story_without_executor(MORNING).await;
+    let wf = hourly(&s, json!({})).await;
+    s.job("prune").await;
+    let (run, instance) = running(&s, wf).await;
+    s.now_is(SUMMER).await;
+    let mut db = s.pool.acquire().await.unwrap();
+    claim::finish_run(&mut db, instance, run, &succeeded(None), s.clock.now()).await.unwrap();
+    drop(db);
+    s.job("prune").await;
+    assert_eq!(partition_of(&s, NINE).await, "occurrences_before", "the watchdog has not passed the time");
+    let run_of = s.table("SELECT tableoid::regclass::text FROM runs WHERE finished_on IS NOT NULL").await;
+    assert_eq!(run_of, "runs_ended_before", "it ended after its day");
+    assert_eq!(s.count("SELECT sum(times)::bigint FROM decision_minutes").await, 1);
+    assert_eq!(s.count("SELECT sum(runs)::bigint FROM run_end_minutes").await, 1);
+    s.publish().await;
+    s.end_early().await;
+}
+
 /// A cancellation waits for the row of a run that ends at the same moment.
 #[tokio::test]
 async fn waiters_of_an_ended_run_change_nothing() {
