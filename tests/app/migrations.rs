@@ -68,6 +68,28 @@ async fn migrations_ask_again_for_a_lock() {
     s.end().await;
 }
 
+/// A fire locks a workflow, and then writes its occurrence; a migration needs both tables in another order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlocked_migrations_try_again() {
+    let s = Story::today().await;
+    let mut fire = db::begin_transaction(&s.pool).await.unwrap();
+    // The other one finds the deadlock.
+    let locked = "SET LOCAL deadlock_timeout = '60s'; LOCK TABLE workflows IN ROW SHARE MODE";
+    sqlx::raw_sql(locked).execute(&mut *fire).await.unwrap();
+    let options = owner_options(&s);
+    let crosswise = migrator("LOCK TABLE occurrences; LOCK TABLE workflows", false);
+    let fired = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
+                          AND datname = current_database() AND wait_event_type = 'Lock'";
+        s.until(waiting, 1).await;
+        sqlx::raw_sql("LOCK TABLE occurrences IN ROW EXCLUSIVE MODE").execute(&mut *fire).await.unwrap();
+        fire.rollback().await.unwrap();
+    };
+    let (migrated, ()) = tokio::join!(db::migrate_by(&crosswise, &options), fired);
+    migrated.unwrap();
+    s.end().await;
+}
+
 /// An index could not be built, and an invalid index is left. The next try must replace it.
 #[tokio::test]
 async fn an_unfinished_index_is_made_again() {

@@ -99,10 +99,11 @@ pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
     let pass = prune::remove_old_rows(&app.pools.work, app.config.prune_settings(), app.database_time().await?).await?;
     workflows::count_uncounted_workflows(&app.pools.work).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
-    Ok(match (pass.removed_rows(), pass.may_be_more) {
-        (0, _) => Did::Nothing,
-        (_, false) => Did::All(pass.in_words()),
-        (_, true) => Did::Some(pass.in_words()),
+    Ok(match pass.removed_rows() {
+        1.. if pass.may_be_more => Did::Some(pass.in_words()),
+        _ if pass.is_locked => Did::Waits(pass.in_words()),
+        0 => Did::Nothing,
+        _ => Did::All(pass.in_words()),
     })
 }
 

@@ -61,6 +61,8 @@ pub struct Pass {
     pub failed: u64,
     /// Whether a batch was full.
     pub may_be_more: bool,
+    /// Whether a transaction had locked a table, so that its partitions could not be made or dropped.
+    pub is_locked: bool,
 }
 
 /// The result of one batch.
@@ -82,6 +84,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     partitions::make_next_days(&mut connection, now).await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
     let dropped = partitions::drop_old_days(&mut connection, &ages).await?;
+    pass.is_locked = partitions::is_one_locked(&mut connection).await?;
     let mut window = Window::before_all();
     for _ in 0..BATCHES {
         pass.may_be_more = false;

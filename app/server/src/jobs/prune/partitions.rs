@@ -1,7 +1,7 @@
 //! Step 7 of 7: the partitions by day of occurrences, runs and results: makes them ahead, and drops old ones.
 //!
 //! The functions in the database run as its owner and wait 100 ms for a lock, so that fires do not queue behind a reader
-//! with an open transaction. What is locked stays until the next turn.
+//! with an open transaction. What is locked stays until the next turn, a minute later.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -45,6 +45,18 @@ async fn make_next_days_of(db: &mut PgConnection, table: &'static str, now: Date
         table,
         now,
         DAYS_AHEAD,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Returns whether a transaction had locked a table, so that days of it could not be made or dropped.
+pub(super) async fn is_one_locked(db: &mut PgConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a table was locked
+        SELECT EXISTS (SELECT FROM partition_bounds WHERE locked_on IS NOT NULL) AS "is_locked!"
+        "#
     )
     .fetch_one(db)
     .await
