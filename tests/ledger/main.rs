@@ -34,6 +34,7 @@ mod catch_up {
 
 /// The database: its constraints, its clock, and the plans of its statements.
 mod database {
+    mod audit_log;
     mod clock_skew;
     mod constraints;
     mod list_plans;

@@ -299,7 +299,8 @@ async fn kept_occurrences_are_read_once() {
     s.now_is(NOW).await;
     let way = CountingWay::to(&s.dsn()).await;
     let pool = db::connect_pool(&app::config::database_options(&way.dsn(&s.dsn()), 2)).await.unwrap();
-    let settings = app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90 };
+    let settings =
+        app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
     way.take_rows();
     let pass = app::jobs::prune::remove_old_rows(&pool, settings, s.clock.now()).await.unwrap();
     let rows = way.take_rows();

@@ -1,7 +1,7 @@
 //! Step 7 of 7: removes old rows. A job.
 //!
-//! Days of runs and occurrences are partitions, which it makes ahead and drops as a whole. It deletes other rows in
-//! bounded batches, among them those that have no partition by day.
+//! Days of runs and occurrences, and months of the audit log, are partitions, which it makes ahead and drops as a whole.
+//! It deletes other rows in bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
@@ -36,6 +36,8 @@ pub struct Settings {
     pub outbox_failed_days: u32,
     /// Runs and occurrences; occurrences never less than 15.
     pub retention_days: u32,
+    /// Entries of the audit log, never less than 30; 0 = forever.
+    pub audit_days: u32,
 }
 
 /// The result of one turn.
@@ -49,7 +51,7 @@ pub struct Pass {
     pub occurrences: u64,
     /// Records of fires that disagreed with our zone data.
     pub disagreements: u64,
-    /// Partitions by day that it dropped.
+    /// Partitions by day or month that it dropped.
     pub partitions: u64,
     /// Schedule versions that no kept time needs.
     pub versions: u64,
@@ -119,6 +121,7 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
         failed: kept_since(settings.outbox_failed_days),
         runs: retained,
         occurrences: retained.min(now - OCCURRENCES_AT_LEAST),
+        audit: (settings.audit_days > 0).then(|| kept_since(settings.audit_days)),
         now,
     }
 }
