@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use uuid::{Timestamp, Uuid};
 
 /// Counts the ids of this process, so that ids of one moment sort in the order of their creation.
@@ -22,6 +22,16 @@ pub fn make_id(now: DateTime<Utc>) -> Uuid {
 pub fn first_id_of(time: DateTime<Utc>) -> Uuid {
     let millis = u64::try_from(time.timestamp_millis()).unwrap_or_default();
     Uuid::from_u128(u128::from(millis) << 80)
+}
+
+/// How much earlier than its time a run is made at most: clocks of instances differ, and the database's may be set.
+const EARLIEST: TimeDelta = TimeDelta::hours(1);
+
+/// Returns an id that is smaller than that of each run of this time or a later one. As a bound it leaves out the partitions of
+/// earlier days.
+#[must_use]
+pub fn first_run_id_of(time: DateTime<Utc>) -> Uuid {
+    first_id_of(time - EARLIEST)
 }
 
 #[cfg(test)]

@@ -111,7 +111,8 @@ macro_rules! select_runs {
                r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
                CASE WHEN listed_json(r.result) IS NULL
                     THEN COALESCE(pg_column_size(r.result),
-                                  (SELECT pg_column_size(x.result) FROM run_results x WHERE x.run_id = r.id))
+                                  (SELECT pg_column_size(x.result) FROM run_results x
+                                    WHERE x.run_id = r.id AND x.run_id >= $1 AND x.run_id < $2))
                END AS result_bytes, r.error
           FROM (SELECT * FROM runs WHERE id >= $1 AND id < $2 "#
                 + $scope
