@@ -24,6 +24,13 @@ pub fn first_id_of(time: DateTime<Utc>) -> Uuid {
     Uuid::from_u128(u128::from(millis) << 80)
 }
 
+/// Returns the millisecond in which an id was made.
+#[must_use]
+pub fn time_of_id(id: Uuid) -> DateTime<Utc> {
+    let millis = i64::try_from(id.as_u128() >> 80).unwrap_or_default();
+    DateTime::from_timestamp_millis(millis).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
 /// How much earlier than its time a run is made at most: clocks of instances differ, and the database's may be set.
 const EARLIEST: TimeDelta = TimeDelta::hours(1);
 
@@ -43,6 +50,8 @@ mod tests {
         let time = DateTime::from_timestamp_millis(1_772_442_000_123).unwrap();
         let next = time + chrono::TimeDelta::milliseconds(1);
         assert!((first_id_of(time)..first_id_of(next)).contains(&make_id(time)));
+        assert_eq!(time_of_id(make_id(time)), time);
+        assert!(time_of_id(Uuid::max()) > next, "also of a bound that is no uuid v7");
     }
 
     #[test]
