@@ -84,7 +84,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     partitions::make_next_days(&mut connection, now).await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
     let dropped = partitions::drop_old_days(&mut connection, &ages).await?;
-    let mut window = Window::before_all();
+    let (mut window, mut deleted_through) = (Window::before_all(), 0);
     for _ in 0..BATCHES {
         pass.may_be_more = false;
         for kind in [Kind::Outbox, Kind::Runs] {
@@ -93,9 +93,10 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         }
         let batch = remove_occurrences(&mut connection, &ages, &mut window, &mut failed).await?;
         pass.add(Kind::Occurrences(window), &batch);
-        let deleted = deleted_rows::remove_of_deleted(&mut connection).await?;
-        pass.add(Kind::Runs, &Batch::of_statement(deleted.runs));
-        pass.add(Kind::Occurrences(window), &Batch::of_statement(deleted.occurrences));
+        let deleted = deleted_rows::remove_of_deleted(&mut connection, &mut deleted_through).await?;
+        pass.runs += deleted.runs;
+        pass.occurrences += deleted.occurrences;
+        pass.may_be_more |= deleted.may_be_more;
         let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
         pass.add_disagreements(&Batch::of_statement(disagreements));
         if !pass.may_be_more {
@@ -103,8 +104,8 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         }
     }
     pass.backfills = deleted_rows::remove_backfills(&mut connection, ages.runs).await?;
-    pass.publications = deleted_rows::remove_publications(&mut connection, ages.occurrences).await?;
     if !pass.may_be_more {
+        pass.publications = remove_publications(&mut connection, ages.occurrences).await?;
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
@@ -147,6 +148,16 @@ async fn remove_versions(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::
     let (mut removed, mut after) = (0, 0);
     while let Some(through) = deleted_rows::find_batch_end(db, after).await? {
         removed += deleted_rows::remove_versions(db, after, through, before).await?;
+        after = through;
+    }
+    Ok(removed)
+}
+
+/// Removes the publications of workflows that were deleted long ago, some workflows at a time.
+async fn remove_publications(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let (mut removed, mut after) = (0, 0);
+    while let Some(through) = deleted_rows::find_publications_end(db, after).await? {
+        removed += deleted_rows::remove_publications(db, after, through, before).await?;
         after = through;
     }
     Ok(removed)
