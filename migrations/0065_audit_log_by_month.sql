@@ -31,7 +31,7 @@ COMMENT ON TABLE  audit_log_later  IS 'Entries of a month that has no partition 
 ALTER TABLE partition_bounds ADD COLUMN unit TEXT NOT NULL DEFAULT 'day' CONSTRAINT partition_bounds_unit CHECK (unit IN ('day', 'month'));
 
 COMMENT ON COLUMN partition_bounds.unit   IS 'What one partition has: a day, or a month of a table that is small or kept for long (UTC)';
-COMMENT ON COLUMN partition_bounds.parent IS 'The partitioned table: occurrences, runs_ended, run_results or audit_log';
+COMMENT ON COLUMN partition_bounds.parent IS 'The partitioned table, for example occurrences';
 
 CREATE FUNCTION partition_end(unit text, beginning timestamptz) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT date_trunc(unit, date_trunc(unit, beginning, 'UTC') + CASE unit WHEN 'day' THEN INTERVAL '24 hours' ELSE INTERVAL '768 hours' END, 'UTC')
@@ -82,17 +82,19 @@ CREATE TRIGGER audit_log_keep_rows
     BEFORE UPDATE OR DELETE ON audit_log
     FOR EACH ROW EXECUTE FUNCTION audit_log_append_only();
 
--- The functions of migration 60, which now know months and the audit log.
-
-CREATE OR REPLACE FUNCTION day_bound(parent text, day timestamptz) RETURNS text LANGUAGE sql STABLE
-    AS $$ SELECT CASE WHEN parent IN ('occurrences', 'audit_log') THEN day::text ELSE public.uuid_v7_floor(day)::text END $$;
+-- The functions that make and drop days now know months and the audit log. They read the key of a table from the catalog.
+CREATE OR REPLACE FUNCTION day_bound(parent text, day timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN a.atttypid = 'uuid'::regtype THEN public.uuid_v7_floor(day)::text ELSE day::text END
+      FROM pg_partitioned_table p JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+     WHERE p.partrelid = parent::regclass
+$$;
 
 CREATE OR REPLACE FUNCTION make_day_partitions(of_table text, from_day timestamptz, days integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     last_new  timestamptz := date_trunc('day', from_day, 'UTC') + days * INTERVAL '24 hours';
     later     text := of_table || '_later';
-    key       text := CASE of_table WHEN 'occurrences' THEN 'scheduled_time' WHEN 'audit_log' THEN 'at' WHEN 'runs_ended' THEN 'id' ELSE 'run_id' END;
+    key       text;
     unit      text;
     first_new timestamptz;
     low       timestamptz;
@@ -108,6 +110,9 @@ BEGIN
         RETURN 0;
     END IF;
     first_new := date_trunc(unit, from_day, 'UTC');
+    SELECT a.attname INTO STRICT key
+      FROM pg_partitioned_table p JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+     WHERE p.partrelid = of_table::regclass;
     -- Statements on the table wait from here on: for the lock 100 ms at most, then for changes of the catalog.
     EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', of_table, later);
     WHILE low < last_new LOOP
