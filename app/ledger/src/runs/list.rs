@@ -2,7 +2,7 @@
 //!
 //! | scope | index |
 //! |---|---|
-//! | a workflow | `idx_runs_workflow_id` |
+//! | a workflow | `idx_runs_workflow_id`, and `idx_runs_automatic` of those that have not ended |
 //! | a team | `idx_runs_team`, and `idx_runs_live_team` of those that have not ended |
 //! | a team's runs that failed, timed out or were abandoned | `idx_runs_team_failed` |
 //! | all | the primary key |
@@ -128,23 +128,23 @@ impl Bounds {
     }
 }
 
-/// Selects the runs of a page by a comment, the condition and order of its scope, the same order, and further
-/// arguments. In another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
+/// Selects the runs of a page by a comment, the rows of its scope in order, the same order, and further arguments. In
+/// another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
 macro_rules! select_runs {
-    ($comment:tt, $scope:tt, $order:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
+    ($comment:tt, $rows:tt, $order:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
         sqlx::query_as!(
             Run,
             $comment
                 + r#"
-        SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
-               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
+        SELECT r.id AS "id!", r.workflow_id AS "workflow_id!", r.trigger AS "trigger!: Trigger", r.state AS "state!: RunState",
+               r.scheduled_time, r.attempt AS "attempt!", r.created_on AS "created_on!", r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
                CASE WHEN listed_json(r.result) IS NULL
                     THEN COALESCE(pg_column_size(r.result),
                                   (SELECT pg_column_size(x.result) FROM run_results x
                                     WHERE x.run_id = r.id AND x.run_id >= $1 AND x.run_id < $2))
                END AS result_bytes, r.error
-          FROM (SELECT * FROM runs WHERE id >= $1 AND id < $2 "#
-                + $scope
+          FROM ("#
+                + $rows
                 + r#" LIMIT 5000) AS r
          WHERE ($3::text IS NULL OR r.state = $3) AND ($4::text IS NULL OR r.trigger = $4)
            AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
@@ -164,9 +164,22 @@ macro_rules! select_runs {
 async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: &Filter) -> sqlx::Result<Vec<Run>> {
     match scope {
         Scope::Workflow(workflow) => {
+            // The few live runs have no index for this order: with one sort of all rows, Postgres would read them all.
             select_runs!(
                 "-- list the runs of a workflow by key\n",
-                "AND (workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2) ORDER BY workflow_id DESC, id DESC",
+                "SELECT * FROM (
+                     (SELECT id, workflow_id, trigger, state, scheduled_time, attempt, created_on, started_on, finished_on,
+                             duration_ms, result, error
+                        FROM runs_live
+                       WHERE workflow_id = $6 AND id >= $1 AND id < $2)
+                      UNION ALL
+                     (SELECT id, workflow_id, trigger, state, scheduled_time, attempt, created_on, started_on, finished_on,
+                             duration_ms, result, error
+                        FROM runs_ended
+                       WHERE id >= $1 AND id < $2 AND (workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2)
+                       ORDER BY workflow_id DESC, id DESC
+                       LIMIT 5000)) AS found
+                  ORDER BY workflow_id DESC, id DESC",
                 "r.workflow_id DESC, r.id DESC",
                 bounds,
                 filter,
@@ -177,21 +190,22 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         }
         Scope::Team(team) => {
             select_runs!(
-                "-- list the runs of a team by key\n",
-                "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) ORDER BY team_id DESC, id DESC",
-                "r.team_id DESC, r.id DESC",
-                bounds,
-                filter,
-                team
-            )
+            "-- list the runs of a team by key\n",
+            "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2)
+                  ORDER BY team_id DESC, id DESC",
+            "r.team_id DESC, r.id DESC",
+            bounds,
+            filter,
+            team
+        )
             .fetch_all(db)
             .await
         }
         Scope::FailedOfTeam(team) => {
             select_runs!(
             "-- list the failed runs of a team by key\n",
-            "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) AND state IN ('failed', 'timed_out', 'abandoned')
-                 ORDER BY team_id DESC, id DESC",
+            "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2)
+                AND state IN ('failed', 'timed_out', 'abandoned') ORDER BY team_id DESC, id DESC",
             "r.team_id DESC, r.id DESC",
             bounds,
             filter,
@@ -203,7 +217,7 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         Scope::All => {
             select_runs!(
                 "-- list all runs by key\n",
-                "ORDER BY id DESC",
+                "SELECT * FROM runs WHERE id >= $1 AND id < $2 ORDER BY id DESC",
                 "r.id DESC",
                 bounds,
                 filter,
@@ -219,7 +233,7 @@ macro_rules! select_end {
     ($comment:tt, $scope:tt, $bounds:expr, $($arguments:tt)*) => {
         sqlx::query_scalar!(
             $comment
-                + "SELECT id FROM runs WHERE id >= $1 AND id < $2 "
+                + r#"SELECT id AS "id!" FROM "#
                 + $scope
                 + " OFFSET 4999 LIMIT 1",
             $bounds.low,
@@ -234,7 +248,13 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::Workflow(workflow) => {
             select_end!(
                 "-- the last run of a workflow that the list read\n",
-                "AND (workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2) ORDER BY workflow_id DESC, id DESC",
+                "((SELECT workflow_id, id FROM runs_live WHERE workflow_id = $3 AND id >= $1 AND id < $2)
+                   UNION ALL
+                  (SELECT workflow_id, id FROM runs_ended
+                    WHERE id >= $1 AND id < $2 AND (workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2)
+                    ORDER BY workflow_id DESC, id DESC
+                    LIMIT 5000)) AS found
+                  ORDER BY workflow_id DESC, id DESC",
                 bounds,
                 workflow
             )
@@ -244,7 +264,8 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::Team(team) => {
             select_end!(
                 "-- the last run of a team that the list read\n",
-                "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) ORDER BY team_id DESC, id DESC",
+                "runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2)
+                  ORDER BY team_id DESC, id DESC",
                 bounds,
                 team
             )
@@ -253,19 +274,23 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         }
         Scope::FailedOfTeam(team) => {
             select_end!(
-            "-- the last failed run of a team that the list read\n",
-            "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) AND state IN ('failed', 'timed_out', 'abandoned')
-                 ORDER BY team_id DESC, id DESC",
-            bounds,
-            team
-        )
+                "-- the last failed run of a team that the list read\n",
+                "runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2)
+                AND state IN ('failed', 'timed_out', 'abandoned') ORDER BY team_id DESC, id DESC",
+                bounds,
+                team
+            )
             .fetch_optional(db)
             .await
         }
         Scope::All => {
-            select_end!("-- the last run that the list read\n", "ORDER BY id DESC", bounds,)
-                .fetch_optional(db)
-                .await
+            select_end!(
+                "-- the last run that the list read\n",
+                "runs WHERE id >= $1 AND id < $2 ORDER BY id DESC",
+                bounds,
+            )
+            .fetch_optional(db)
+            .await
         }
     }
 }
