@@ -66,7 +66,7 @@ async fn take_back(
     }
     sqlx::query!(
         r#"
-        -- the times of abandoned runs become abandoned instead of fired; $3 and $4 are the bounds of the times, so that
+        -- the times of abandoned runs become abandoned instead of fired: $3 and $4 are the bounds of the times, so that
         -- Postgres plans only their days
         UPDATE occurrences o
            SET decision = 'abandoned', reason = r.error, updated_on = $2

@@ -103,7 +103,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
             break;
         }
     }
-    pass.backfills = deleted_rows::remove_backfills(&mut connection, ages.runs).await?;
+    pass.backfills = remove_backfills(&mut connection, ages.runs).await?;
     if !pass.may_be_more {
         pass.publications = remove_publications(&mut connection, ages.occurrences).await?;
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
@@ -151,6 +151,19 @@ async fn remove_versions(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::
         after = through;
     }
     Ok(removed)
+}
+
+/// Removes the backfills whose runs are removed, some at a time.
+async fn remove_backfills(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let mut all = 0;
+    for _ in 0..BATCHES {
+        let removed = deleted_rows::remove_backfills(db, before).await?;
+        all += removed;
+        if removed < BATCH.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 /// Removes the publications of workflows that were deleted long ago, some workflows at a time.
