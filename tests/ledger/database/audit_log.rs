@@ -7,6 +7,7 @@ use sqlx::error::DatabaseError;
 use sqlx::{Connection as _, PgConnection};
 use tests::Story;
 
+use super::partition_plans::{plan, shipped_statements};
 use crate::steps::{hourly, story_without_executor};
 
 /// Later than the months for which the migration made partitions.
@@ -80,6 +81,29 @@ async fn a_dropped_month_waits_for_readers() {
     reader.rollback().await.unwrap();
     s.job("prune").await;
     assert_eq!(months(&s).await, "2036-05", "the next turn drops it, and the edit did not wait");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// Each instance reads them every five seconds, and there may be any number of edits since the last one.
+#[tokio::test]
+async fn deletions_are_read_without_edits() {
+    let (s, _) = story_with_entry().await;
+    s.execute(
+        "INSERT INTO audit_log (at, actor, verb, subject)
+         SELECT '2035-03-02T08:30:00Z', 'key', 'update', 'workflow:1' FROM generate_series(1, 5000)",
+    )
+    .await;
+    s.execute("ANALYZE audit_log").await;
+    let mut session = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    let texts = shipped_statements();
+    let text = texts.iter().find(|text| text.trim_start().starts_with("-- deleted workflows:")).unwrap();
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        let plan = plan(&mut session, text, mode, s.clock.now()).await.to_string();
+        // The name that Postgres gives the index of the month.
+        assert!(plan.contains("audit_log_20350331_id_idx"), "{plan}");
+    }
+    session.close().await.unwrap();
     s.publish().await;
     s.end_early().await;
 }

@@ -34,13 +34,18 @@ const ALL_DAYS: [(&str, &str); 10] = [
 /// Updates of a decision by its run. Their generic plan has all days and costs much more, so Postgres does not choose it.
 const ALWAYS_CUSTOM: [&str; 2] = ["skip the times of replaced runs", "the times of abandoned runs"];
 
-/// The texts of the statements of the programs that name a table with days, from the data by which sqlx checks them.
-fn statements_on_days() -> Vec<String> {
+/// The texts of the statements of the programs, from the data by which sqlx checks them.
+pub(super) fn shipped_statements() -> Vec<String> {
     let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx")).unwrap();
     let texts = files.map(|file| {
         let described = std::fs::read_to_string(file.unwrap().path()).unwrap();
         serde_json::from_str::<Value>(&described).unwrap()["query"].as_str().unwrap().to_owned()
     });
+    texts.collect()
+}
+
+/// The statements that name a table with days.
+fn statements_on_days() -> Vec<String> {
     let words = ["FROM", "JOIN", "UPDATE", "USING"];
     let names_days = |text: &String| {
         let mut pairs = text.split_whitespace().zip(text.split_whitespace().skip(1));
@@ -49,7 +54,7 @@ fn statements_on_days() -> Vec<String> {
             words.contains(&word) && ["occurrences", "runs", "runs_ended", "run_results"].contains(&table)
         })
     };
-    texts.filter(names_days).collect()
+    shipped_statements().into_iter().filter(names_days).collect()
 }
 
 /// A literal of a parameter's type. All times are the same, so a bound by time permits one day, and what is open to one
@@ -72,7 +77,7 @@ fn literal(kind: &str, now: DateTime<Utc>) -> String {
 }
 
 /// The plan of a statement for these arguments.
-async fn plan(session: &mut PgConnection, text: &str, mode: &str, now: DateTime<Utc>) -> Value {
+pub(super) async fn plan(session: &mut PgConnection, text: &str, mode: &str, now: DateTime<Utc>) -> Value {
     let prepare = format!("SET plan_cache_mode = {mode}; PREPARE shipped AS {text}");
     sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *session).await.unwrap();
     let types = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'shipped'";
