@@ -34,8 +34,8 @@ pub fn time_of_id(id: Uuid) -> DateTime<Utc> {
 /// How much earlier than its time a run is made at most: clocks of instances differ, and the database's may be set.
 const EARLIEST: TimeDelta = TimeDelta::hours(1);
 
-/// Returns an id that is smaller than that of each run of this time or a later one. As a bound it leaves out the partitions of
-/// earlier days.
+/// Returns an id that is smaller than that of each run of this time or a later one. As a bound it leaves out the
+/// partitions of earlier days.
 #[must_use]
 pub fn first_run_id_of(time: DateTime<Utc>) -> Uuid {
     first_id_of(time - EARLIEST)
