@@ -319,6 +319,30 @@ async fn the_version_before_still_ends_runs() {
     s.end().await;
 }
 
+/// The table of before is a partition, and the version before writes and reads the log as it did.
+#[tokio::test]
+async fn the_migration_keeps_audit_entries() {
+    let s = Story::today().await;
+    let dsn = database_before(&s, 65).await;
+    let pool = pool_at(&dsn).await;
+    let write = "INSERT INTO audit_log (at, actor, verb, subject)
+                 SELECT now() + days * INTERVAL '1 day', 'key', 'delete', 'workflow:' || days FROM unnest(ARRAY[-500, 0, 500]) AS days";
+    sqlx::raw_sql(write).execute(&pool).await.unwrap();
+    let entries = "SELECT id || ' ' || subject FROM audit_log ORDER BY id";
+    let before = lines_of(&pool, entries).await;
+    db::migrate_schema(&options_at(&dsn)).await.unwrap();
+    assert_eq!(lines_of(&pool, entries).await, before);
+    sqlx::raw_sql(write).execute(&pool).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let newest = workflows::audit::newest_id(&mut connection).await.unwrap();
+    let deleted = workflows::audit::deleted_workflows(&mut connection, 3).await.unwrap();
+    assert_eq!(deleted.last().map(|(id, _)| *id), Some(newest), "ids continue where they were");
+    assert_eq!(deleted.len(), 3, "{deleted:?}");
+    drop(connection);
+    drop_database(&s, pool, &dsn).await;
+    s.end().await;
+}
+
 #[tokio::test]
 async fn duplicate_runs_stop_the_migration() {
     let s = Story::today().await;

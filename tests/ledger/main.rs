@@ -34,9 +34,11 @@ mod catch_up {
 
 /// The database: its constraints, its clock, and the plans of its statements.
 mod database {
+    mod audit_log;
     mod clock_skew;
     mod constraints;
     mod list_plans;
+    mod partition_plans;
     mod partitions;
     pub(crate) mod query_plans;
 }

@@ -272,11 +272,16 @@ pub async fn claim_due_runs(
                w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
                w.cron_schedule, w.timezone, w.ends_at, c.backfill_id,
+               -- mostly of the last days, so that Postgres plans and locks few partitions. The function reads the others, but not
+               -- for a new workflow: only a backfill decides times before it was created
                COALESCE((SELECT max(o.scheduled_time) FROM occurrences o
                           WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, $3)
+                            AND o.scheduled_time >= hours_before($3, 168) AND o.scheduled_time < hours_before($3, -24)
                             AND o.run_id IS NOT NULL),
-                        -- the day of that time may have been dropped
-                        last_run_before(c.workflow_id, COALESCE(c.scheduled_time, $3))) AS last_scheduled_time
+                        CASE WHEN w.created_on < hours_before($3, 144)
+                                  OR (SELECT TRUE FROM backfills b WHERE b.workflow_id = c.workflow_id LIMIT 1) THEN
+                             last_run_before(c.workflow_id, LEAST(COALESCE(c.scheduled_time, $3), hours_before($3, 168)))
+                        END) AS last_scheduled_time
           FROM claimed c JOIN workflows w ON w.id = c.workflow_id JOIN teams t ON t.id = w.team_id
         "#,
         lease.instance,

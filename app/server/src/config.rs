@@ -114,6 +114,9 @@ pub struct Config {
     /// Days for which runs and occurrences are kept; occurrences never less than 15.
     #[arg(long, env = "CRONBOX_RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
     pub retention_days: u32,
+    /// Days for which entries of the audit log are kept, at least 30. 0 = forever
+    #[arg(long, env = "CRONBOX_AUDIT_KEEP_DAYS", default_value_t = 400)]
+    pub audit_keep_days: u32,
     /// Exits or stops at a named point, for example `I5:1:kill`. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_FAULT", hide = true)]
@@ -205,6 +208,7 @@ impl Config {
             outbox_days: self.outbox_keep_days,
             outbox_failed_days: self.outbox_keep_failed_days,
             retention_days: self.retention_days,
+            audit_days: self.audit_keep_days,
         }
     }
 

@@ -28,7 +28,7 @@ const OCCURRENCES: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_t
 /// What each read has read, in rows and index entries of its table.
 async fn read_by_each(s: &Story, pool: &PgPool, workflow: WorkflowId) -> BTreeMap<String, i64> {
     let team_id = Some(s.keys.team_id);
-    let of_team = runs::Filter { team_id, limit: 50, ..runs::Filter::default() };
+    let of_team = runs::Filter { team_id, limit: 50, now: s.clock.now(), ..runs::Filter::default() };
     let mut read = BTreeMap::new();
     for (name, filter) in [
         ("all runs", runs::Filter { team_id: None, ..of_team.clone() }),
@@ -45,7 +45,8 @@ async fn read_by_each(s: &Story, pool: &PgPool, workflow: WorkflowId) -> BTreeMa
         read.insert(name.to_owned(), read_of(pool, "runs").await - before);
     }
     for decision in [None, Some(Decision::Missed)] {
-        let filter = list::Filter { workflow_id: workflow, decision, from: None, to: None, before: None, limit: 50 };
+        let (from, to, before, now) = (None, None, None, s.clock.now());
+        let filter = list::Filter { workflow_id: workflow, decision, from, to, before, limit: 50, now };
         let before = read_of(pool, "occurrences").await;
         let mut tx = db::begin_read(pool).await.unwrap();
         list_occurrences(&mut tx, &filter).await.unwrap();

@@ -8,20 +8,24 @@
 //! | all | the primary key |
 //!
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
-//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that of a
-//! table by days only the days between them would be read.
+//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that only
+//! the partitions of the days between them are read. Most pages are of the last days, so these are read first: Postgres
+//! would plan and lock the partitions of all days for each page.
 //!
 //! The runs of a deleted workflow are left out until the job `prune` has removed them.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
-use workflows::id::first_id_of;
+use workflows::id::{first_id_of, time_of_id};
 use workflows::keyset::KeysetPage;
 use workflows::trigger::Trigger;
 
 use super::{Run, RunState};
+
+/// The days that are read first.
+const LAST_DAYS: TimeDelta = TimeDelta::days(7);
 
 /// Which runs the caller may see, and filters.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +46,8 @@ pub struct Filter {
     pub before: Option<Uuid>,
     /// Runs on a page at most.
     pub limit: i64,
+    /// The time of the request: the last days before it are read first.
+    pub now: DateTime<Utc>,
 }
 
 /// The rows that a statement reads.
@@ -71,6 +77,21 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<K
     {
         return Ok(KeysetPage::empty());
     }
+    if let Some(last_days) = bounds.last_days(filter.now) {
+        let page = list_within(db, scope, last_days, filter).await?;
+        if page.next.is_some() {
+            return Ok(page);
+        }
+    }
+    list_within(db, scope, bounds, filter).await
+}
+
+async fn list_within(
+    db: &mut PgConnection,
+    scope: Scope,
+    bounds: Bounds,
+    filter: &Filter,
+) -> sqlx::Result<KeysetPage<Run, Uuid>> {
     let rows = read_page(db, scope, bounds, filter).await?;
     let mut page = KeysetPage::of_rows(rows, filter.limit, |run| run.id);
     if page.next.is_none() {
@@ -99,6 +120,14 @@ impl Filter {
     }
 }
 
+impl Bounds {
+    /// The last days of these bounds; `None` if they have no earlier ones.
+    fn last_days(self, now: DateTime<Utc>) -> Option<Self> {
+        let low = first_id_of(time_of_id(self.high).min(now) - LAST_DAYS);
+        (low > self.low).then_some(Self { low, ..self })
+    }
+}
+
 /// Selects the runs of a page by a comment, the rows of its scope in order, the same order, and further arguments. In
 /// another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
 macro_rules! select_runs {
@@ -111,7 +140,8 @@ macro_rules! select_runs {
                r.scheduled_time, r.attempt AS "attempt!", r.created_on AS "created_on!", r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
                CASE WHEN listed_json(r.result) IS NULL
                     THEN COALESCE(pg_column_size(r.result),
-                                  (SELECT pg_column_size(x.result) FROM run_results x WHERE x.run_id = r.id))
+                                  (SELECT pg_column_size(x.result) FROM run_results x
+                                    WHERE x.run_id = r.id AND x.run_id >= $1 AND x.run_id < $2))
                END AS result_bytes, r.error
           FROM ("#
                 + $rows

@@ -122,6 +122,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         outbox_keep_days: 7,
         outbox_keep_failed_days: 90,
         retention_days: 90,
+        audit_keep_days: 400,
         #[cfg(debug_assertions)]
         fault: None,
         #[cfg(debug_assertions)]

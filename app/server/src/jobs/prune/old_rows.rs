@@ -46,6 +46,8 @@ pub(super) struct Ages {
     pub(super) runs: DateTime<Utc>,
     /// Occurrences, by `decided_on` and `scheduled_time`.
     pub(super) occurrences: DateTime<Utc>,
+    /// Entries of the audit log, by `at`; `None`: they are kept forever.
+    pub(super) audit: Option<DateTime<Utc>>,
     /// The time of the turn, from which catch-up windows count.
     pub(super) now: DateTime<Utc>,
 }
