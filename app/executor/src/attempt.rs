@@ -87,16 +87,22 @@ impl Executor {
                 drop(registered);
                 self.ended(&run, &verdict).await;
             }
-            Ok(Left::Taken) => {}
+            // A claim leaves a run out whose attempt this process has not ended, so it may wait for this end.
+            Ok(Left::Taken) => {
+                drop(registered);
+                self.parts.wake.notify();
+            }
             Ok(Left::Stopped) => {
                 tracing::warn!(run_id = %run.id, "run lost; its attempt was stopped");
                 registered.into_stopped();
                 self.release_stopped().await;
+                self.parts.wake.notify();
             }
             Err(_) => {
                 tracing::error!(run_id = %run.id, "attempt panicked; recovery continues or abandons its run");
                 registered.into_stopped();
                 self.release_stopped().await;
+                self.parts.wake.notify();
             }
         }
     }

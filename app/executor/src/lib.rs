@@ -21,6 +21,7 @@ pub mod recovery;
 mod run;
 mod settings;
 mod shutdown;
+mod started;
 #[cfg(debug_assertions)]
 mod test_controls;
 pub mod timeouts;
