@@ -53,6 +53,7 @@ mod execution {
     mod recovery;
     mod retries;
     mod shutdown;
+    mod started_fires;
 }
 
 /// Fires of the schedule and manual ones.

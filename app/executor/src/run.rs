@@ -165,6 +165,8 @@ impl Executor {
         let (sender, mut ready) = mpsc::unbounded_channel();
         let starts = self.parts.offered.receive_starts();
         let receiving = tokio::spawn(receive_started_runs(self.clone(), starts, sender));
+        // At once, even if the loop waits for a claim.
+        let withdrawing = tokio::spawn(withdraw_at_drain(self.parts.offered.clone(), shutdown.clone()));
         let mut running = RunningAttempts { slots: self.parts.offered.clone(), ..RunningAttempts::default() };
         let (mut next, mut next_poll) = (Next::Claim, Instant::now());
         while !shutdown.is_draining() {
@@ -192,6 +194,7 @@ impl Executor {
             }
         }
         self.drain(running, &mut ready, &shutdown).await;
+        withdrawing.abort();
         receiving.abort();
         beating.abort();
     }
@@ -255,7 +258,7 @@ impl Executor {
         shutdown: &Shutdown,
     ) {
         let limit = tokio::time::sleep(self.parts.settings.drain);
-        self.parts.offered.close();
+        self.parts.offered.withdraw();
         self.in_flight.hand_over_unsent();
         // Fires that have slots are decided first: their runs arrive, or become unknown.
         if tokio::time::timeout(DECISION_LIMIT, self.parts.offered.stop_starts()).await.is_err() {
@@ -285,4 +288,10 @@ impl Executor {
         self.forget_ready_attempts(ready);
         self.hand_over_unknown().await;
     }
+}
+
+/// Offers no slot to fires from the begin of the shutdown on.
+async fn withdraw_at_drain(offered: OfferedSlots, shutdown: Shutdown) {
+    shutdown.wait_for_drain().await;
+    offered.withdraw();
 }

@@ -57,6 +57,8 @@ struct Book {
     was_scarce: bool,
     /// Whether a run may be committed that no executor knows.
     has_unknown: bool,
+    /// Whether the executor shuts down.
+    is_withdrawn: bool,
 }
 
 /// The slots that the fires of one batch have taken. Dropping it frees those that were not passed on with a run.
@@ -91,11 +93,13 @@ pub struct StartedRuns {
 }
 
 impl OfferedSlots {
-    /// The executor that starts the runs receives them here, until the next one calls this.
+    /// The executor that starts the runs receives them here, until it withdraws its slots.
     #[must_use]
     pub fn receive_starts(&self) -> mpsc::UnboundedReceiver<StartedRuns> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.book().executor = Some(sender);
+        let mut book = self.book();
+        book.executor = Some(sender);
+        book.is_withdrawn = false;
         receiver
     }
 
@@ -114,16 +118,23 @@ impl OfferedSlots {
     pub fn end_claim(&self, slots: usize, of_a_team: usize, offer: Option<SlotOffer>) -> bool {
         let mut book = self.book();
         book.claiming = 0;
-        book.offer = offer;
+        book.offer = offer.filter(|_| !book.is_withdrawn);
         book.was_scarce = book.all + kept_back(slots) >= slots;
         let full = book.used.iter().filter(|(_, used)| **used >= of_a_team).map(|(team, _)| *team).collect();
         book.full_teams = full;
         offer.is_none() || book.was_scarce || !book.full_teams.is_empty()
     }
 
-    /// Offers no slot any more. A fire that has taken one keeps it.
+    /// Offers no slot until the end of the next claim. A fire that has taken one keeps it.
     pub fn close(&self) {
         self.book().offer = None;
+    }
+
+    /// Offers no slot any more, because the executor shuts down.
+    pub fn withdraw(&self) {
+        let mut book = self.book();
+        book.offer = None;
+        book.is_withdrawn = true;
     }
 
     /// Counts a slot that a claimed run uses.
@@ -308,6 +319,15 @@ mod tests {
         assert_eq!((take(&mut taken, 1, 1), take(&mut taken, 2, 1)), (0, 1));
         assert!(!offered.end_claim(20, 3, Some(offer)), "the next claim found room for all");
         assert_eq!(take(&mut taken, 1, 1), 1);
+    }
+
+    /// A claim ends while the instance shuts down.
+    #[test]
+    fn withdrawn_slots_are_never_offered_again() {
+        let (offered, offer) = offer(20, 10);
+        offered.withdraw();
+        offered.end_claim(20, 10, Some(offer));
+        assert!(offered.begin_start().is_none());
     }
 
     #[test]
