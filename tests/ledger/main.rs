@@ -46,6 +46,7 @@ mod execution {
     mod attempts;
     pub(crate) mod crashes;
     mod database_stalls;
+    mod ends;
     mod fairness;
     mod heartbeats;
     mod leases;

@@ -203,8 +203,16 @@ impl Executor {
 
     async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Ownership> {
         let (instance, now) = (self.parts.instance, self.parts.clock.now());
-        let mut connection = self.parts.pool.acquire().await?;
         let error = verdict.error.as_deref();
+        let finished =
+            |state| Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
+        // Without a connection, because all attempts of a batch wait for the one of its statement.
+        if let (Some(ends), None) = (&self.ends, verdict.again_at)
+            && ends.end_run(run.fence(), &finished(verdict.state), now).await == Ownership::Ours
+        {
+            return Ok(Ownership::Ours);
+        }
+        let mut connection = self.parts.pool.acquire().await?;
         if let Some(run_after) = verdict.again_at {
             match claim::try_run_again(&mut connection, instance, run, error, run_after).await? {
                 Ownership::Ours => return Ok(Ownership::Ours),
@@ -213,8 +221,7 @@ impl Executor {
             }
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
-        let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        if claim::finish_run(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
+        if claim::finish_run(&mut connection, instance, run.fence(), &finished(state), now).await? == Ownership::Ours {
             return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use workflows::notify::Notifier;
 
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
+use super::ends::EndBatches;
 use super::{Settings, Wake};
 use crate::actions::Client;
 use crate::claim::{self, Claimed, Lease, Slots};
@@ -47,6 +48,8 @@ pub struct Executor {
     pub(super) in_flight: AttemptsInFlight,
     /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
+    /// Writes the outcomes of concurrent attempts together; `None` = each on its own.
+    pub(super) ends: Option<EndBatches>,
     #[cfg(debug_assertions)]
     pub(super) after_action: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -60,6 +63,7 @@ impl Executor {
             client,
             in_flight: AttemptsInFlight::default(),
             has_unknown_claims: Arc::default(),
+            ends: None,
             #[cfg(debug_assertions)]
             after_action: None,
         }

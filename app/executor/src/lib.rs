@@ -13,6 +13,7 @@ mod attempts_in_flight;
 mod auto_pause;
 mod call;
 pub mod claim;
+mod ends;
 mod executor;
 pub mod hand_over;
 mod heartbeat;

@@ -12,6 +12,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use workflows::failpoint::Point;
 
+use super::ends::EndBatches;
 use super::executor::DECISION_LIMIT;
 use super::started::{ReadyAttempt, receive_started_runs};
 use super::{Executor, Settings, heartbeat};
@@ -159,8 +160,9 @@ impl Executor {
     /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
     ///
     /// Runs come from claims, and from the fires that this instance decides (`started.rs`).
-    pub async fn execute_until(self, shutdown: Shutdown) {
+    pub async fn execute_until(mut self, shutdown: Shutdown) {
         let settings = self.parts.settings;
+        self.ends = Some(EndBatches::new(self.parts.pool.clone(), self.parts.instance));
         let beating = tokio::spawn(heartbeat::renew_repeatedly(self.clone()));
         let (sender, mut ready) = mpsc::unbounded_channel();
         let starts = self.parts.offered.receive_starts();
