@@ -50,6 +50,34 @@ async fn fresh_fires_need_no_claim() {
     s.end().await;
 }
 
+/// An admin has limited the runs of the team over all instances, so only a claim can start one. While the database waits
+/// for its acceptance, nothing starts at all.
+#[tokio::test]
+async fn limited_and_held_fires_need_claims() {
+    let s = idle().await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let app = offering_app(&s, &way.dsn(&s.dsn())).await;
+    let receiver = Receiver::kind().await;
+    let (limited, held) = (every_minute(&s, &receiver).await, every_minute(&s, &receiver).await);
+    way.take_rows();
+    s.execute("INSERT INTO team_limits (team_id, running_runs) SELECT id, 5 FROM teams").await;
+    let id = fire(&app, &s, limited).await;
+    until_state(&s, id, "succeeded").await;
+    s.execute("DELETE FROM team_limits").await;
+    s.execute("UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'restored'").await;
+    let id = fire(&app, &s, held).await;
+    assert_eq!(run(&s, id).await["state"], "accepted");
+    s.execute("UPDATE database_identity SET held_on = NULL, held_reason = NULL").await;
+    until_state(&s, id, "succeeded").await;
+    let rows = way.take_rows();
+    assert_eq!((rows["claim runs"].all, rows.contains_key("read started runs")), (2, false), "{rows:?}");
+    app.stop().await;
+    for wf in [limited, held] {
+        s.archive(wf).await;
+    }
+    s.end().await;
+}
+
 /// The reply to the commit of a decision is lost, and in another case what the attempt needs. Nothing was sent of either,
 /// so the run is handed over, whatever `on_lost` says, and a repeated fire finds it.
 #[tokio::test]
