@@ -23,6 +23,7 @@ use crate::actions::{Again, Outcome, Sender, perform_action};
 use crate::auto_pause;
 use crate::call::build_call;
 use crate::claim::{self, Claimed, Finished, Ownership};
+use crate::ends::Ended;
 use crate::hand_over::{self, Sent};
 use crate::next_try::next_try;
 
@@ -69,6 +70,8 @@ struct Verdict {
     failed_tries: i32,
     result: Option<Value>,
     error: Option<String>,
+    /// Whether it is known that no run of the workflow waited for the slot when the outcome was written.
+    has_no_queue: bool,
 }
 
 impl Executor {
@@ -160,7 +163,7 @@ impl Executor {
                 Ok(Some(state)) => {
                     tracing::info!(run_id = %run.id, "run handed over at shutdown; its state is now {}", state.in_words());
                     if state.is_terminal()
-                        && let Err(error) = self.hand_on(run).await
+                        && let Err(error) = self.hand_on(run, false).await
                     {
                         tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
                     }
@@ -183,9 +186,12 @@ impl Executor {
     }
 
     /// Writes the outcome, however long the database is unavailable, because the action has been performed.
-    async fn write_down(&self, run: &Claimed, verdict: Verdict) -> Left {
+    async fn write_down(&self, run: &Claimed, mut verdict: Verdict) -> Left {
         let mut pause = FIRST_PAUSE;
         loop {
+            if self.write_in_batch(run, &mut verdict).await == Ownership::Ours {
+                return Left::Written(verdict);
+            }
             match self.try_write_down(run, &verdict).await {
                 Ok(Ownership::Ours) => return Left::Written(verdict),
                 Ok(Ownership::Lost) => {
@@ -201,19 +207,20 @@ impl Executor {
         }
     }
 
+    /// Writes the end of a run together with concurrent ones; `Lost` if it may be unwritten.
+    async fn write_in_batch(&self, run: &Claimed, verdict: &mut Verdict) -> Ownership {
+        // A run that is tried again does not end.
+        let (Some(ends), None) = (&self.ends, verdict.again_at) else { return Ownership::Lost };
+        let ended = ends.end_run(run, &verdict.finished(verdict.state), self.parts.clock.now()).await;
+        verdict.has_no_queue = ended == Ended::WithoutQueue;
+        if ended == Ended::Unknown { Ownership::Lost } else { Ownership::Ours }
+    }
+
     async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Ownership> {
         let (instance, now) = (self.parts.instance, self.parts.clock.now());
-        let error = verdict.error.as_deref();
-        let finished =
-            |state| Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        // Without a connection, because all attempts of a batch wait for the one of its statement.
-        if let (Some(ends), None) = (&self.ends, verdict.again_at)
-            && ends.end_run(run.fence(), &finished(verdict.state), now).await == Ownership::Ours
-        {
-            return Ok(Ownership::Ours);
-        }
         let mut connection = self.parts.pool.acquire().await?;
         if let Some(run_after) = verdict.again_at {
+            let error = verdict.error.as_deref();
             match claim::try_run_again(&mut connection, instance, run, error, run_after).await? {
                 Ownership::Ours => return Ok(Ownership::Ours),
                 // The run was cancelled meanwhile, or this attempt has lost it.
@@ -221,7 +228,8 @@ impl Executor {
             }
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
-        if claim::finish_run(&mut connection, instance, run.fence(), &finished(state), now).await? == Ownership::Ours {
+        let finished = verdict.finished(state);
+        if claim::finish_run(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
             return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.
@@ -243,7 +251,7 @@ impl Executor {
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
             auto_pause::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
-        if let Err(error) = self.hand_on(run).await {
+        if let Err(error) = self.hand_on(run, verdict.has_no_queue).await {
             tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
         }
         if let Some(backfill) = run.backfill_id
@@ -261,12 +269,12 @@ impl Executor {
     }
 
     /// Gives the free slot to the next queued run.
-    async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
+    async fn hand_on(&self, run: &Claimed, has_no_queue: bool) -> sqlx::Result<()> {
         // Under these policies another transaction may be queueing a run now, and only a check under the workflow's
         // lock sees it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
         let workflow = WorkflowId(run.workflow_id);
-        if may_wait || queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
+        if may_wait || !has_no_queue && queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
             let advanced = queue::advance_workflow(&self.parts.pool, workflow, self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
                 self.parts.wake.notify();
@@ -276,8 +284,16 @@ impl Executor {
     }
 }
 
+impl Verdict {
+    /// The outcome of a run that ends in this state.
+    fn finished(&self, state: RunState) -> Finished<'_> {
+        Finished { state, result: self.result.as_ref(), error: self.error.as_deref(), failed_tries: self.failed_tries }
+    }
+}
+
 fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
-    let plain = |state| Verdict { state, again_at: None, failed_tries: 0, result: None, error: None };
+    let plain =
+        |state| Verdict { state, again_at: None, failed_tries: 0, result: None, error: None, has_no_queue: false };
     let again_at = |at_least| next_try(run.tries, run.max_attempts, at_least, now);
     match ending {
         Ending::Succeeded(result) => Verdict { result: Some(result), ..plain(RunState::Succeeded) },

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
+use ledger::admission::queue;
 use ledger::runs::RunState;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::claim::{Fence, Finished, Ownership};
+use crate::claim::{Claimed, Fence, Finished};
 
 /// How many runs one statement ends at most.
 const SIZE: usize = 128;
@@ -35,12 +36,24 @@ struct Gathering {
 /// An end, and the channel for its answer.
 struct Waiting {
     end: RunEnd,
-    asker: oneshot::Sender<Ownership>,
+    asker: oneshot::Sender<Ended>,
+}
+
+/// What a batch has done about an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It may be unwritten.
+    Unknown,
+    /// It is written, and a run of the workflow may wait for the slot.
+    Written,
+    /// It is written, and afterwards no run of the workflow waited for the slot.
+    WithoutQueue,
 }
 
 /// The outcome of one attempt.
 struct RunEnd {
     run: Fence,
+    workflow_id: i64,
     state: &'static str,
     /// JSON.
     result: Option<String>,
@@ -55,10 +68,11 @@ impl EndBatches {
         Self { pool, instance, gathering: Arc::default() }
     }
 
-    /// Writes the outcome of a run together with concurrent ones; `Lost` if it may be unwritten.
-    pub(super) async fn end_run(&self, run: Fence, finished: &Finished<'_>, now: DateTime<Utc>) -> Ownership {
+    /// Writes the outcome of a run together with concurrent ones.
+    pub(super) async fn end_run(&self, run: &Claimed, finished: &Finished<'_>, now: DateTime<Utc>) -> Ended {
         let end = RunEnd {
-            run,
+            run: run.fence(),
+            workflow_id: run.workflow_id,
             state: finished.state.as_str(),
             result: finished.result.map(ToString::to_string),
             error: finished.error.map(str::to_owned),
@@ -69,7 +83,7 @@ impl EndBatches {
         if self.join(Waiting { end, asker }) == Joined::NeedsAWriter {
             tokio::spawn(self.clone().write_batches());
         }
-        answer.await.unwrap_or(Ownership::Lost)
+        answer.await.unwrap_or(Ended::Unknown)
     }
 
     fn join(&self, waiting: Waiting) -> Joined {
@@ -99,19 +113,36 @@ impl EndBatches {
     }
 
     async fn write_batch(self, batch: Vec<Waiting>) {
-        let ended = async { finish_runs(&mut *self.pool.acquire().await?, self.instance, &batch).await };
-        let ended: HashSet<Uuid> = match ended.await {
+        let ended: HashSet<Uuid> = match self.finish_batch(&batch).await {
             Ok(ended) => ended.into_iter().collect(),
             Err(error) => {
                 tracing::warn!(%error, runs = batch.len(), "batch of outcomes failed; each outcome is written on its own");
                 HashSet::new()
             }
         };
+        // After the commit of the ends: a run that is queued later finds the slot by itself.
+        let queued = if ended.is_empty() { None } else { self.find_queued(&batch).await.ok() };
         for Waiting { end, asker } in batch {
-            let outcome = if ended.contains(&end.run.id) { Ownership::Ours } else { Ownership::Lost };
+            let has_no_queue = queued.as_ref().is_some_and(|queued| !queued.contains(&end.workflow_id));
+            let outcome = match ended.contains(&end.run.id) {
+                true if has_no_queue => Ended::WithoutQueue,
+                true => Ended::Written,
+                false => Ended::Unknown,
+            };
             // An attempt that was stopped meanwhile needs no answer.
             asker.send(outcome).ok();
         }
+    }
+
+    async fn finish_batch(&self, batch: &[Waiting]) -> sqlx::Result<Vec<Uuid>> {
+        finish_runs(&mut *self.pool.acquire().await?, self.instance, batch).await
+    }
+
+    /// The workflows of a batch of which a run waits for a slot.
+    async fn find_queued(&self, batch: &[Waiting]) -> sqlx::Result<HashSet<i64>> {
+        let workflows: Vec<_> = batch.iter().map(|waiting| waiting.end.workflow_id).collect();
+        let queued = queue::list_queued_workflows(&mut *self.pool.acquire().await?, &workflows).await?;
+        Ok(queued.into_iter().collect())
     }
 
     fn gathering(&self) -> MutexGuard<'_, Gathering> {

@@ -68,7 +68,8 @@ impl Outcome {
 /// instance of `lease` for so many seconds: its columns are those that a claim sets.
 ///
 /// The UNIQUE constraint still prevents a second decision: it makes the statement fail, and each fire is decided on its own.
-/// The locks of the workflows prevent that, so the statement needs no `ON CONFLICT`, which writes each row twice.
+/// The locks of the workflows prevent that, so the statement needs no `ON CONFLICT`, which confirms each row by a second
+/// record in the WAL.
 pub(super) async fn record_fires(
     tx: &mut PgConnection,
     decisions: &[FireDecision<'_>],
