@@ -32,15 +32,27 @@ enum Next {
     Claim,
     /// At the end of an attempt, because runs may wait for its slot.
     ClaimAfterEnd,
-    /// At a notification or the poll, because the last claim has left no run.
+    /// At the end of a claimed run, a notification or the poll: the last claim has left no run that waits for a slot.
     Wait,
 }
 
 impl Next {
     /// What follows the end of an attempt; `had_room` is whether another run could have started before it.
-    fn after_end(self, had_room: bool) -> Self {
-        if had_room && self == Self::Wait { Self::Wait } else { Self::Claim }
+    ///
+    /// The end of a claimed run always leads to a claim: its team may have a limit over all instances, and the claim did
+    /// not say whether it left runs for that.
+    fn after_end(self, had_room: bool, freed: Origin) -> Self {
+        if had_room && self == Self::Wait && freed == Origin::Fire { Self::Wait } else { Self::Claim }
     }
+}
+
+/// What started the run of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A claim.
+    Claim,
+    /// The fire that this instance decided.
+    Fire,
 }
 
 /// The attempts that one loop has started. Each uses a slot of its team until the loop sees the end of its task.
@@ -60,14 +72,15 @@ pub(super) struct RunningAttempts {
 struct Use {
     team_id: i64,
     workflow_id: i64,
+    origin: Origin,
     /// The memory of its action and inputs.
     bytes: usize,
 }
 
 impl Use {
-    fn of_run(run: &Claimed) -> Self {
+    fn of_run(run: &Claimed, origin: Origin) -> Self {
         let bytes = count_bytes(&run.action) + count_bytes(&run.inputs);
-        Self { team_id: run.team_id, workflow_id: run.workflow_id, bytes }
+        Self { team_id: run.team_id, workflow_id: run.workflow_id, origin, bytes }
     }
 }
 
@@ -105,31 +118,30 @@ impl RunningAttempts {
     }
 
     /// Waits until an attempt ends, and frees its slot; `None` if none runs. If the wait is cancelled, nothing is lost.
-    pub(super) async fn wait_for_end(&mut self) -> Option<()> {
+    pub(super) async fn wait_for_end(&mut self) -> Option<Origin> {
         let ended = self.tasks.join_next_with_id().await?;
-        self.free_slot(&ended);
-        Some(())
+        Some(self.free_slot(&ended))
     }
 
-    /// Frees the slots of all attempts that have ended, and returns how many these were.
-    fn free_slots(&mut self) -> usize {
-        let mut freed = 0;
+    /// Frees the slots of all attempts that have ended; returns a claim as their origin, if one of them was claimed.
+    fn free_slots(&mut self) -> Option<Origin> {
+        let mut freed = None;
         while let Some(ended) = self.tasks.try_join_next_with_id() {
-            self.free_slot(&ended);
-            freed += 1;
+            let origin = self.free_slot(&ended);
+            freed = if freed == Some(Origin::Claim) { freed } else { Some(origin) };
         }
         freed
     }
 
-    fn free_slot(&mut self, ended: &Result<(Id, ()), JoinError>) {
+    fn free_slot(&mut self, ended: &Result<(Id, ()), JoinError>) -> Origin {
         let task = match ended {
             Ok((task, ())) => *task,
             Err(error) => error.id(),
         };
-        if let Some(uses) = self.uses.remove(&task) {
-            self.bytes -= uses.bytes;
-            self.slots.free_slot(uses.team_id);
-        }
+        let Some(uses) = self.uses.remove(&task) else { return Origin::Claim };
+        self.bytes -= uses.bytes;
+        self.slots.free_slot(uses.team_id);
+        uses.origin
     }
 
     /// Returns what a claim may take. Until its end, fires leave so many slots to it.
@@ -173,8 +185,8 @@ impl Executor {
         let (mut next, mut next_poll) = (Next::Claim, Instant::now());
         while !shutdown.is_draining() {
             let had_room = running.has_room(&settings);
-            if running.free_slots() > 0 {
-                next = next.after_end(had_room);
+            if let Some(freed) = running.free_slots() {
+                next = next.after_end(had_room, freed);
             }
             if next == Next::Claim {
                 let started = self.start_due(&mut running, &shutdown).await;
@@ -189,7 +201,7 @@ impl Executor {
             let has_room = running.has_room(&settings);
             tokio::select! {
                 () = shutdown.wait_for_drain() => break,
-                Some(()) = running.wait_for_end() => next = next.after_end(has_room),
+                Some(freed) = running.wait_for_end() => next = next.after_end(has_room, freed),
                 Some(attempt) = ready.recv() => self.start_ready(&mut running, attempt),
                 () = self.parts.wake.wait_for_notification(), if has_room => next = Next::Claim,
                 () = tokio::time::sleep_until(next_poll), if has_room => next = Next::Claim,
@@ -215,7 +227,7 @@ impl Executor {
     /// Starts the attempt of a run that a fire has started.
     fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
         pass_point(Point::I4);
-        running.start_attempt(Use::of_run(&run), self.clone().execute_attempt(run, registered));
+        running.start_attempt(Use::of_run(&run, Origin::Fire), self.clone().execute_attempt(run, registered));
         if !running.has_room(&self.parts.settings) {
             self.parts.offered.close();
         }
@@ -247,7 +259,7 @@ impl Executor {
         for (run, registered) in claimed {
             pass_point(Point::I4);
             running.slots.use_slot(run.team_id);
-            running.start_attempt(Use::of_run(&run), self.clone().execute_attempt(run, registered));
+            running.start_attempt(Use::of_run(&run, Origin::Claim), self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started
