@@ -11,6 +11,7 @@ use ledger::backfills::refill_backfill;
 use ledger::runs::RunState;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
@@ -132,6 +133,11 @@ impl Executor {
         };
         let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
+        // While it waited for the loop, its lease may have ended, so it must not begin.
+        match stopped.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            stop => return after_stop(stop.ok()),
+        }
         let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
         let call = build_call(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
@@ -145,12 +151,7 @@ impl Executor {
                     Err(_) => Ending::TimedOut,
                 })
             }
-            stop = stopped => match stop {
-                Ok(Stop::Cancelled) => Ok(Ending::Cancelled),
-                Ok(Stop::HandedOver) => Err(Cut::HandedOver),
-                // After an error another attempt has replaced this one, so this one must not continue.
-                Ok(Stop::Lost) | Err(_) => Err(Cut::Lost),
-            },
+            stop = stopped => after_stop(stop.ok()),
         }
     }
 
@@ -288,6 +289,15 @@ impl Verdict {
     /// The outcome of a run that ends in this state.
     fn finished(&self, state: RunState) -> Finished<'_> {
         Finished { state, result: self.result.as_ref(), error: self.error.as_deref(), failed_tries: self.failed_tries }
+    }
+}
+
+/// What an attempt does that must stop; without a reason another attempt has replaced it, so it must not continue.
+fn after_stop(stop: Option<Stop>) -> Result<Ending, Cut> {
+    match stop {
+        Some(Stop::Cancelled) => Ok(Ending::Cancelled),
+        Some(Stop::HandedOver) => Err(Cut::HandedOver),
+        Some(Stop::Lost) | None => Err(Cut::Lost),
     }
 }
 
