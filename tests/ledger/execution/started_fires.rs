@@ -63,7 +63,7 @@ async fn limited_and_held_fires_need_claims() {
     s.execute("INSERT INTO team_limits (team_id, running_runs) SELECT id, 5 FROM teams").await;
     let id = fire(&app, &s, limited).await;
     until_state(&s, id, "succeeded").await;
-    s.execute("DELETE FROM team_limits").await;
+    s.execute("UPDATE team_limits SET running_runs = NULL").await;
     s.execute("UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'restored'").await;
     let id = fire(&app, &s, held).await;
     assert_eq!(run(&s, id).await["state"], "accepted");
