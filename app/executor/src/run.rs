@@ -227,6 +227,7 @@ impl Executor {
     /// Starts the attempt of a run that a fire has started.
     fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
         pass_point(Point::I4);
+        self.parts.offered.begin_attempt();
         running.start_attempt(Use::of_run(&run, Origin::Fire), self.clone().execute_attempt(run, registered));
         if !running.has_room(&self.parts.settings) {
             self.parts.offered.close();

@@ -9,8 +9,8 @@ pub struct Settings {
     pub slots: usize,
     /// How many runs of one team it executes at once.
     pub slots_of_a_team: usize,
-    /// How much memory the actions and inputs of these runs may take; the last claim may exceed it, and the fires that are
-    /// decided at that moment.
+    /// How much memory the actions and inputs of these runs may take; the last claim may exceed it, and 128 fires that
+    /// are decided at that moment.
     pub bytes: usize,
     /// How often it checks for runs without a notification.
     pub poll: Duration,

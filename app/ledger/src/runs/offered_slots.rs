@@ -15,6 +15,9 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
 use uuid::Uuid;
 
+/// How many runs of fires may have a slot and no attempt yet: by so many their documents may exceed the memory for runs.
+const STARTING_AT_MOST: usize = 128;
+
 /// The slots of one instance; clones are the same slots.
 #[derive(Clone, Default)]
 pub struct OfferedSlots(Arc<Shared>);
@@ -49,6 +52,8 @@ struct Book {
     used: HashMap<i64, usize>,
     /// How many slots all teams use.
     all: usize,
+    /// How many slots fires have taken whose attempts have not begun.
+    starting: usize,
     /// How many slots a claim in progress may fill, of whichever team.
     claiming: usize,
     /// Teams that had no room at the last claim: their runs may wait for a claim, and come before a new fire.
@@ -142,6 +147,12 @@ impl OfferedSlots {
         self.book().use_slot(team_id);
     }
 
+    /// Counts the begin of an attempt whose slot a fire has taken.
+    pub fn begin_attempt(&self) {
+        let mut book = self.book();
+        book.starting = book.starting.saturating_sub(1);
+    }
+
     /// Frees a slot.
     pub fn free_slot(&self, team_id: i64) {
         self.book().free_slot(team_id);
@@ -198,12 +209,14 @@ impl Book {
     fn take_slot(&mut self, team_id: i64) -> Taken {
         let Some(offer) = self.offer else { return Taken::Not };
         let used = self.used.get(&team_id).copied().unwrap_or_default();
-        let has_room = self.all + self.claiming + kept_back(offer.slots) < offer.slots;
+        let has_room =
+            self.all + self.claiming + kept_back(offer.slots) < offer.slots && self.starting < STARTING_AT_MOST;
         if !has_room || self.was_scarce || used + self.claiming >= offer.of_a_team || self.full_teams.contains(&team_id)
         {
             return Taken::Not;
         }
         self.use_slot(team_id);
+        self.starting += 1;
         Taken::Slot
     }
 
@@ -265,6 +278,7 @@ impl Drop for TakenSlots {
         let mut book = self.offered.book();
         // Before the lock of `starts` is released.
         book.has_unknown |= !self.teams.is_empty();
+        book.starting = book.starting.saturating_sub(self.teams.len());
         for team in &self.teams {
             book.free_slot(*team);
         }
@@ -293,6 +307,20 @@ mod tests {
         let mut taken = offered.begin_start().unwrap();
         assert_eq!((take(&mut taken, 1, 30), take(&mut taken, 2, 30)), (10, 6));
         assert_eq!(offered.count_used(), 16);
+    }
+
+    /// The executor waits for the database, and more fires come than it may have documents of.
+    #[test]
+    fn fires_wait_for_attempts_to_begin() {
+        let (offered, _) = offer(1_000, 750);
+        let mut taken = offered.begin_start().unwrap();
+        assert_eq!(take(&mut taken, 1, 300), STARTING_AT_MOST);
+        taken.pass_slot(1);
+        assert_eq!(take(&mut taken, 1, 300), 0, "it has been passed on, and has not begun");
+        offered.begin_attempt();
+        assert_eq!(take(&mut taken, 1, 300), 1);
+        drop(taken);
+        assert_eq!(take(&mut offered.begin_start().unwrap(), 1, 300), STARTING_AT_MOST, "and all are free again");
     }
 
     /// A claim in progress may fill slots of any team, and a fire takes none of these.
