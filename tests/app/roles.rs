@@ -11,7 +11,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 38] = [
+const TABLES: [(&str, &str, &str); 39] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_log", "SI", ""),

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use ledger::admission::queue;
-use ledger::runs::RunState;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

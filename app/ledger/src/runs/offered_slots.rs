@@ -191,7 +191,9 @@ impl OfferedSlots {
     pub(crate) fn pass_started(&self, started: StartedRuns) {
         let executor = self.book().executor.clone();
         // Runs that nothing receives are dropped with their slots, and so become unknown runs.
-        drop(executor.map(|executor| executor.send(started)));
+        if let Some(executor) = executor {
+            drop(executor.send(started));
+        }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
