@@ -37,6 +37,7 @@ mod database {
     mod clock_skew;
     mod constraints;
     mod list_plans;
+    mod outbox_days;
     mod partitions;
     pub(crate) mod query_plans;
 }

@@ -42,6 +42,8 @@ GRANT SELECT (version, success) ON _sqlx_migrations TO cronbox_publisher;
 GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends_at, pause_until, revision, watch_at)
     ON workflows TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE ON outbox_events TO cronbox_publisher;
+-- The newest row's number, for the age of the oldest open row.
+GRANT SELECT ON SEQUENCE outbox_events_id_seq TO cronbox_publisher;
 -- A publication of a deleted workflow goes with its tombstone.
 GRANT SELECT, INSERT, UPDATE, DELETE ON publications TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, sweep_sightings, orphans, sweep_changes, rollout_queue
@@ -56,5 +58,5 @@ GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 
 -- What runs as the owner is for those who need it.
 REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
-    cronbox_xmin_age() FROM PUBLIC;
+    drop_oldest_outbox_day(timestamptz), cronbox_xmin_age() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

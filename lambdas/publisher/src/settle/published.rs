@@ -88,6 +88,8 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
               FROM covered
              WHERE o.id = covered.id
                AND o.id = ANY(ARRAY(SELECT id FROM covered))
+               -- the partition of the open rows, out of which this moves the row
+               AND o.processed_on IS NULL
             RETURNING o.aggregate_id
         ), settled AS (
             UPDATE publications AS p

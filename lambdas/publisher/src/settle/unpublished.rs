@@ -96,6 +96,7 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
           FROM covered AS c
          WHERE o.id = c.id
            AND o.id = ANY(ARRAY(SELECT id FROM covered))
+           AND o.processed_on IS NULL
         "#,
         Json(unpublished) as _,
     )
