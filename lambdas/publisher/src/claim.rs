@@ -383,7 +383,7 @@ async fn lease_due(
                -- signature is valid; so this owner calls, and a verify pass checks again after that
                spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
                verify_at = CASE WHEN due.is_takeover
-                                THEN GREATEST(p.verify_at, (SELECT cronbox_now()) + INTERVAL '16 minutes')
+                                THEN GREATEST(p.verify_at, (SELECT cronbox_now()) + verify_wait(p.workflow_id))
                                 ELSE p.verify_at END
           FROM due
          WHERE p.workflow_id = due.workflow_id
