@@ -113,6 +113,21 @@ CREATE INDEX idx_outbox_discarded_aggregate_id ON outbox_discarded (aggregate_id
 COMMENT ON INDEX idx_outbox_failed                 IS 'The gauges count the failed rows each minute; the job prune removes old ones by it';
 COMMENT ON INDEX idx_outbox_discarded_aggregate_id IS 'A revival passes over the workflows whose failure was discarded';
 
+-- Who could use the table of before may use this one at once: a publisher does not wait for the end of `migrate`, which states all grants.
+DO $$
+DECLARE
+    granted text;
+BEGIN
+    FOR granted IN
+        SELECT format('GRANT %s ON outbox_events TO %s', a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+          FROM pg_class c, aclexplode(c.relacl) a
+         WHERE c.oid = 'outbox_processed_before'::regclass AND a.grantee <> c.relowner
+    LOOP
+        EXECUTE granted;
+    END LOOP;
+END
+$$;
+
 -- As on the table of before (migration 27). Only where edits insert: a settle that moves the row of a delete event is no new one.
 CREATE TRIGGER outbox_events_note_removal
     AFTER INSERT ON outbox_open

@@ -312,6 +312,7 @@ async fn migration_keeps_outbox_rows() {
     let dsn = database_before(&s, 61).await;
     let pool = pool_at(&dsn).await;
     sqlx::raw_sql(OUTBOX_ROWS).execute(&pool).await.unwrap();
+    sqlx::raw_sql("GRANT SELECT ON outbox_events TO PUBLIC").execute(&pool).await.unwrap();
     let before = lines_of(&pool, STATUSES).await;
     db::migrate_schema(&options_at(&dsn)).await.unwrap();
     assert_eq!(lines_of(&pool, STATUSES).await, before);
@@ -320,6 +321,8 @@ async fn migration_keeps_outbox_rows() {
         lines_of(&pool, partitions).await,
         "outbox_processed_before\noutbox_open\noutbox_open\noutbox_discarded"
     );
+    let granted = "SELECT has_table_privilege('public', 'outbox_events', 'SELECT')::text";
+    assert_eq!(lines_of(&pool, granted).await, "true", "a publisher does not wait for the end of migrate");
     let delete = "INSERT INTO outbox_events (aggregate_id, op, payload, created_on) VALUES (5, 'delete', '{\"revision\": 7}', now())";
     sqlx::raw_sql(delete).execute(&pool).await.unwrap();
     let noted = "SELECT o.id || ' ' || p.removal_revision
