@@ -82,7 +82,6 @@ COMMENT ON TABLE  outbox_processed                      IS 'Rows that a publishe
 COMMENT ON TABLE  outbox_processed_before               IS 'Rows that were settled before all partitions by day; the job prune removes its rows';
 COMMENT ON TABLE  outbox_processed_later                IS 'Rows that were settled on a day that has no partition yet: no settle fails if the job prune made none, and they move when it makes one';
 COMMENT ON INDEX idx_outbox_processed_before_created_on IS 'The job prune removes single rows by it';
-COMMENT ON COLUMN partition_bounds.parent               IS 'The partitioned table: occurrences, runs_ended, run_results or outbox_processed';
 
 -- While they are empty, so that the table of before is read once.
 ALTER TABLE outbox_events ATTACH PARTITION outbox_open FOR VALUES IN (TRUE);
@@ -95,7 +94,6 @@ DO $$
 DECLARE
     days_begin timestamptz := date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '48 hours';
 BEGIN
-    INSERT INTO partition_bounds (parent, first_day, next_day) VALUES ('outbox_processed', days_begin, days_begin);
     INSERT INTO outbox_open SELECT * FROM outbox_processed_before WHERE processed_on IS NULL;
     INSERT INTO outbox_discarded SELECT * FROM outbox_processed_before WHERE processed_on IS NOT NULL AND failed_on IS NOT NULL;
     -- Normally none: rows that a clock ahead of this one settled.

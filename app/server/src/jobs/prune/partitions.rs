@@ -1,4 +1,4 @@
-//! Step 7 of 7: the partitions by day of occurrences, runs, results and the outbox: makes them ahead, and drops old ones.
+//! Step 7 of 7: the partitions by day of occurrences, runs and results: makes them ahead, and drops old ones.
 //!
 //! The functions in the database run as its owner and wait 100 ms for a lock, so that fires do not queue behind a reader
 //! with an open transaction. What is locked stays until the next turn.
@@ -12,9 +12,7 @@ use super::old_rows::Ages;
 /// are in the partition after the days until the job makes it.
 const DAYS_AHEAD: i32 = 8;
 /// The tables with partitions by day. Results follow their runs.
-const TABLES: [&str; 4] = ["occurrences", "runs_ended", "run_results", OUTBOX];
-/// Rows of the outbox that a publisher has settled.
-const OUTBOX: &str = "outbox_processed";
+const TABLES: [&str; 3] = ["occurrences", "runs_ended", "run_results"];
 /// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
 const MOST_DROPPED: u32 = 40;
 
@@ -56,17 +54,23 @@ async fn make_next_days_of(db: &mut PgConnection, table: &'static str, now: Date
 pub(super) async fn drop_old_days(db: &mut PgConnection, ages: &Ages) -> sqlx::Result<Dropped> {
     let mut dropped = Dropped::default();
     for table in TABLES {
-        let partitions = drop_old_days_of(db, table, ages).await?;
+        let before = if table == "occurrences" { ages.occurrences } else { ages.runs };
+        let partitions = drop_old_days_of(db, table, before, ages.now).await?;
         dropped.partitions += u64::from(partitions);
         dropped.may_be_more |= partitions == MOST_DROPPED;
     }
     Ok(dropped)
 }
 
-async fn drop_old_days_of(db: &mut PgConnection, table: &'static str, ages: &Ages) -> sqlx::Result<u32> {
+async fn drop_old_days_of(
+    db: &mut PgConnection,
+    table: &'static str,
+    before: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<u32> {
     let mut partitions = 0;
     while partitions < MOST_DROPPED {
-        match drop_oldest(db, table, ages).await?.as_str() {
+        match drop_oldest(db, table, before, now).await?.as_str() {
             "dropped" => partitions += 1,
             "none" => break,
             "locked" => {
@@ -83,15 +87,7 @@ async fn drop_old_days_of(db: &mut PgConnection, table: &'static str, ages: &Age
 }
 
 /// Returns `dropped`, `none`, `locked` or `needed`.
-async fn drop_oldest(db: &mut PgConnection, table: &str, ages: &Ages) -> sqlx::Result<String> {
-    match table {
-        OUTBOX => drop_oldest_of_outbox(db, ages.processed).await,
-        "occurrences" => drop_oldest_of_ledger(db, table, ages.occurrences, ages.now).await,
-        _ => drop_oldest_of_ledger(db, table, ages.runs, ages.now).await,
-    }
-}
-
-async fn drop_oldest_of_ledger(
+async fn drop_oldest(
     db: &mut PgConnection,
     table: &str,
     before: DateTime<Utc>,
@@ -105,18 +101,6 @@ async fn drop_oldest_of_ledger(
         table,
         before,
         now,
-    )
-    .fetch_one(db)
-    .await
-}
-
-async fn drop_oldest_of_outbox(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<String> {
-    sqlx::query_scalar!(
-        r#"
-        -- drop the oldest day of the outbox
-        SELECT drop_oldest_outbox_day($1) AS "outcome!"
-        "#,
-        before,
     )
     .fetch_one(db)
     .await
