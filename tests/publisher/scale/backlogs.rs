@@ -89,8 +89,8 @@ async fn releases_go_by_batches_and_rate() {
     // The first one is due at once, and was processed.
     let due = "SELECT count(*), count(DISTINCT due_at), EXTRACT(EPOCH FROM max(due_at) - cronbox_now())::float8
                  FROM publications WHERE workflow_id > 1000001 AND due_at > cronbox_now()";
-    let (waiting, instants, last): (i64, i64, f64) = sqlx::query_as(due).fetch_one(&world.pool).await.unwrap();
-    assert_eq!((waiting, instants), (2_499, 2_499), "no two at the same instant");
+    let (left, instants, last): (i64, i64, f64) = sqlx::query_as(due).fetch_one(&world.pool).await.unwrap();
+    assert_eq!((left, instants), (2_499, 2_499), "no two at the same instant");
     assert!((12.4..12.6).contains(&last), "2,500 of them at 200 a second, but the last one is due after {last} s");
 }
 
