@@ -89,11 +89,12 @@ ALTER TABLE outbox_events ATTACH PARTITION outbox_closed FOR VALUES IN (FALSE);
 ALTER TABLE outbox_closed ATTACH PARTITION outbox_discarded FOR VALUES IN (FALSE);
 ALTER TABLE outbox_closed ATTACH PARTITION outbox_processed FOR VALUES IN (TRUE);
 
--- The days that have partitions of their own begin the day after tomorrow.
+-- The days that have partitions of their own begin the day after tomorrow; the job prune makes them, as those of other tables.
 DO $$
 DECLARE
     days_begin timestamptz := date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '48 hours';
 BEGIN
+    INSERT INTO partition_bounds (parent, first_day, next_day) VALUES ('outbox_processed', days_begin, days_begin);
     INSERT INTO outbox_open SELECT * FROM outbox_processed_before WHERE processed_on IS NULL;
     INSERT INTO outbox_discarded SELECT * FROM outbox_processed_before WHERE processed_on IS NOT NULL AND failed_on IS NOT NULL;
     -- Normally none: rows that a clock ahead of this one settled.

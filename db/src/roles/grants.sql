@@ -58,5 +58,5 @@ GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 
 -- What runs as the owner is for those who need it.
 REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
-    make_outbox_days(timestamptz, integer), drop_oldest_outbox_day(timestamptz), cronbox_xmin_age() FROM PUBLIC;
+    cronbox_xmin_age() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

@@ -1,7 +1,7 @@
 //! Step 7 of 7: removes old rows. A job.
 //!
-//! Days of runs, occurrences and published outbox rows are partitions, which it makes ahead and drops as a whole. It
-//! deletes other rows in bounded batches, among them those that have no partition by day.
+//! Days of runs and occurrences are partitions, which it makes ahead and drops as a whole. It deletes other rows in
+//! bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
@@ -10,7 +10,6 @@
 
 mod deleted_rows;
 mod old_rows;
-mod outbox_days;
 mod partitions;
 mod zone_rows;
 
@@ -81,10 +80,8 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
     partitions::make_next_days(&mut connection, now).await?;
-    outbox_days::make_next_days(&mut connection, now).await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
     let dropped = partitions::drop_old_days(&mut connection, &ages).await?;
-    let outbox = outbox_days::drop_old_days(&mut connection, ages.processed).await?;
     let mut window = Window::before_all();
     for _ in 0..BATCHES {
         pass.may_be_more = false;
@@ -110,9 +107,8 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
-    let may_be_more = pass.may_be_more || dropped.may_be_more || outbox.may_be_more;
-    let partitions = dropped.partitions + outbox.partitions;
-    Ok(Pass { failed: failed.len() as u64, partitions, may_be_more, ..pass })
+    let may_be_more = pass.may_be_more || dropped.may_be_more;
+    Ok(Pass { failed: failed.len() as u64, partitions: dropped.partitions, may_be_more, ..pass })
 }
 
 fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
