@@ -26,7 +26,7 @@ torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=
 	cargo test --workspace --test torture -- --histories $(or $(N),500) --seed $(or $(SEED),1)$(if $(VARIANT), --variant $(VARIANT))
 
 model: setup ## visits every state of the model of the protocols, and compares 1,000 walks through it with the real code
-	cargo test --workspace --test states --test ablations --test conformance
+	cargo test --workspace --test states --test ablations --test conformance -- --show-output
 
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check

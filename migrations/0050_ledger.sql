@@ -73,7 +73,7 @@ BEGIN
            watch_at = LEAST(l.watch_at, excluded.watch_at,
                             INTERVAL '1 microsecond'
                             + ledger_decided_through(l.cursor, l.watch_at, (SELECT decided_through FROM watchdog_shards s WHERE s.shard = l.shard))),
-           activated_on = excluded.activated_on;
+           activated_on = COALESCE(excluded.activated_on, l.activated_on);
     RETURN NULL;
 END
 $$;

@@ -1,3 +1,7 @@
+-- A fire locks its workflow and then writes its decision. Without this lock the foreign keys would take the same locks in the other order,
+-- and one of both would fail.
+LOCK TABLE workflows, occurrences, runs IN ACCESS EXCLUSIVE MODE;
+
 -- A hard delete leaves the runs and the occurrences to the job `prune`, which removes them in batches: a cascade of a million rows
 -- exceeds the timeout of a statement each time. The trigger also leaves a tombstone if the version before deletes a workflow.
 CREATE TABLE deleted_workflows (

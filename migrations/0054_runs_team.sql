@@ -24,5 +24,7 @@ BEGIN
         EXIT WHEN upto IS NULL;
         last := upto;
     END LOOP;
+    -- Their workflow was deleted since migration 52; the job prune would remove them.
+    DELETE FROM runs WHERE team_id IS NULL;
 END
 $$

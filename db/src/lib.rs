@@ -2,8 +2,8 @@
 //!
 //! This crate has connections, transactions and the schema's migrations; queries are in the files of their nouns. Every
 //! connection sets its timeouts in its startup packet, or behind a pooler in its session or transaction, so that a
-//! process that crashes keeps no lock for longer than a few seconds, whatever the server's defaults. Every statement has a client-side time limit, so that a server that
-//! crashes blocks no process.
+//! process that crashes keeps no lock for longer than a few seconds, whatever the server's defaults. Every statement
+//! has a client-side time limit, so that a server that crashes blocks no process.
 
 mod connection;
 /// It is here because both binaries with named points connect through this crate.

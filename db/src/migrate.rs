@@ -13,8 +13,9 @@ use crate::roles::{Groups, Roles, become_owner, grant_privileges, make_groups};
 /// The schema: `migrations/NNNN_noun.sql`, forward only.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 
-/// SQLSTATE of a lock that could not be acquired within `lock_timeout`.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// SQLSTATEs of a lock that could not be acquired within `lock_timeout`, and of a deadlock: fires lock workflows and
+/// occurrences in another order than the removal of a foreign key does.
+const LOCK_NOT_AVAILABLE: [&str; 2] = ["55P03", "40P01"];
 /// How often to try a lock: ten minutes with the waits of 5 s.
 const MOST_TRIES: u32 = 100;
 /// Between two tries the statements that waited behind the lock run.
@@ -157,7 +158,7 @@ fn is_locked(error: &anyhow::Error) -> bool {
         _ => error.downcast_ref::<sqlx::Error>(),
     };
     let code = cause.and_then(sqlx::Error::as_database_error).and_then(sqlx::error::DatabaseError::code);
-    code.as_deref() == Some(LOCK_NOT_AVAILABLE)
+    code.is_some_and(|code| LOCK_NOT_AVAILABLE.contains(&&*code))
 }
 
 /// Refuses a database whose schema is older than this program; a newer one is accepted (expand, then contract).

@@ -2,7 +2,8 @@
 //!
 //! What is left out, because it changes no order of events: the batch (a claim takes one workflow), renewals (a lease
 //! that is renewed does not end), sweeps, and permanent failures. A read before a delete, and before the update that
-//! follows a refused create, is one with the request that it precedes: it has no effect.
+//! follows a refused create, is one with the request that it precedes: it has no effect. A third failure in a row that an
+//! edit superseded waits for a backoff; here it does not, because each failure is a fault, and the checked models have two.
 //!
 //! Time has two grains. [`state::Action::EndLeases`] is a minute: leases and backoffs end.
 //! [`state::Action::PassSignature`] is eight minutes: a signature is valid for 15, so a request can arrive in the eight

@@ -8,6 +8,8 @@ use tests::{Api, PATIENCE, Story};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::tenant_isolation::{lock_workflow, without_timeouts};
+
 #[tokio::test]
 async fn bodies_above_256_kib_are_refused() {
     let s = Story::today().await;
@@ -62,7 +64,9 @@ async fn edits_wait_briefly_for_locks() {
     let s = Story::with_app(|config| config.edit_lock_timeout_ms = 100).await;
     let id = s.create("0 9 * * *", "UTC").await;
     let path = format!("/api/v1/workflows/{id}");
-    let holder = crate::tenant_isolation::lock_workflow(&s, id).await;
+    // Only the limit of edits is left; without it, the edit would wait until its request times out.
+    without_timeouts(&s.app().pools.edits).await;
+    let holder = lock_workflow(&s, id).await;
     let busy = s.editor().patch(&path, &json!({"description": "x"})).await;
     busy.refused(503, "database_busy", None);
     assert!(busy.headers.contains_key("retry-after"));

@@ -101,7 +101,7 @@ async fn runs_are_listed_by_time() {
     s.end().await;
 }
 
-/// A lock that is never released stands for a list that never ends.
+/// A lock that is never released makes a list that never ends.
 #[tokio::test]
 async fn slow_lists_end_with_a_reason() {
     let s = Story::at("2026-03-02T08:30:00Z").await;

@@ -192,6 +192,83 @@ async fn lists_use_no_connection_of_fires() {
     s.end_early().await;
 }
 
+/// An edit whose client was answered 408 while it waited for its turn was made later, over the edits of the meantime.
+#[tokio::test]
+async fn edits_begin_within_their_time() {
+    let s = Story::with_app(|config| (config.request_timeout_ms, config.edit_lock_timeout_ms) = (4_000, 600_000)).await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    without_timeouts(&s.app().pools.edits).await;
+    let holder = lock_workflow(&s, id).await;
+    let path = format!("/api/v1/workflows/{id}");
+    let (editor, first_path) = (s.editor(), path.clone());
+    let first = tokio::spawn(async move { editor.patch(&first_path, &json!({"description": "first"})).await });
+    s.until(WAITING, 1).await;
+    s.editor().patch(&path, &json!({"description": "late"})).await.refused(408, "request_timeout", None);
+    // The first one waits for the row in its transaction, and is made.
+    until(|| s.app().requests.len() == 1).await;
+    holder.rollback().await.unwrap();
+    until(|| s.app().requests.is_empty()).await;
+    first.await.unwrap();
+    assert_eq!(s.table("SELECT description FROM workflows").await, "first");
+    s.end().await;
+}
+
+/// A cancellation waits for the row of its run, and as many waited in the pool as a team requested.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancellations_leave_connections_to_other_teams() {
+    let s = Story::with_app(|config| (config.executor_slots, config.edit_lock_timeout_ms) = (0, 600_000)).await;
+    let (id, editor) = (s.create("0 9 * * *", "UTC").await, s.editor());
+    let fired = editor.post_empty(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
+    let path = format!("/api/v1/runs/{}:cancel", fired.json["run_id"].as_str().unwrap());
+    let stranger = another_team(&s, "strangers").await;
+    let edited = minutely(&stranger).await;
+    let pools = &s.app().pools;
+    without_timeouts(&pools.edits).await;
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("SELECT FROM runs_live FOR UPDATE").execute(&mut *holder).await.unwrap();
+    let cancellations: Vec<_> = (0..40)
+        .map(|_| {
+            let (editor, path) = (editor.clone(), path.clone());
+            tokio::spawn(async move { editor.post_empty(&path).await })
+        })
+        .collect();
+    until(|| s.app().requests.len() >= cancellations.len()).await;
+    s.until(HALF_OF_EDITS_WAITS, 1).await;
+    let edits_now = pools.edits.current_use();
+    assert_eq!(edits_now.waiting, 0, "the others wait in the process: {edits_now:?}");
+    stranger.patch(&format!("/api/v1/workflows/{edited}"), &json!({"description": "x"})).await.expect(200);
+    holder.rollback().await.unwrap();
+    for cancellation in cancellations {
+        let answer = cancellation.await.unwrap();
+        assert!(matches!(answer.status, 200 | 408 | 503), "{answer:?}");
+    }
+    assert_eq!(s.table("SELECT state FROM runs").await, "cancelled");
+    assert_no_timeouts(&s);
+    s.end_early().await;
+}
+
+/// Whether as many backends wait for a lock as one team may use connections for edits: four of eight.
+const HALF_OF_EDITS_WAITS: &str =
+    "SELECT count(*) / 4 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+
+/// The answer to an edit of a schedule was read by a connection of the lists.
+#[tokio::test]
+async fn answers_to_edits_wait_for_no_list() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let reads = &s.app().pools.reads;
+    let mut lists = Vec::new();
+    for _ in 0..reads.raw_pool().options().get_max_connections() {
+        lists.push(reads.acquire().await.unwrap());
+    }
+    let path = format!("/api/v1/schedules/{id}");
+    s.editor().patch(&path, &json!({"cron_schedule": "0 10 * * *"})).await.expect(200);
+    let put = s.editor().request(Method::PUT, &path).json(&json!({"cron_schedule": "0 11 * * *"}));
+    tests::send_request(put).await.expect(200);
+    drop(lists);
+    s.end().await;
+}
+
 /// Any caller may name any id, so this must not lock the row, nor wait for it.
 #[tokio::test]
 async fn workflows_of_other_teams_are_not_locked() {
@@ -258,7 +335,7 @@ fn assert_no_timeouts(s: &Story) {
 }
 
 /// Removes the limits of all connections of a pool, so that they wait as long as the test holds a lock.
-async fn without_timeouts(pool: &PgPool) {
+pub(crate) async fn without_timeouts(pool: &PgPool) {
     let mut connections = Vec::new();
     for _ in 0..pool.raw_pool().options().get_max_connections() {
         let mut connection = pool.raw_pool().acquire().await.unwrap();

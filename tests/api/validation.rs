@@ -72,6 +72,7 @@ fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
         (http(json!({"body": {"a": ["\u{0}"]}})), "invalid_field", "action.body.a.0"),
         (http(json!({"timeout": 5})), "unknown_field", "action.timeout"),
         (json!({"starting_inputs": []}), "invalid_field", "starting_inputs"),
+        (json!({"starting_inputs": {"a": vec![1; 10_000]}}), "invalid_field", "starting_inputs"),
         (json!({"starting_inputs": {"a": {"b": "\u{0}"}}}), "invalid_field", "starting_inputs.a.b"),
         (json!({"starts_at": "tomorrow"}), "invalid_field", "starts_at"),
         (json!({"starts_at": "0001-01-01T00:00:00Z"}), "invalid_field", "starts_at"),

@@ -1,7 +1,11 @@
 //! What one team does delays no fire of another team. Each story compares the order of events, and no times.
 
+mod attack;
+mod floods;
+mod team_b;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -10,13 +14,16 @@ use axum::routing::any;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::future::join_all;
 use local::stack::StackOptions;
+use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 use tests::{PATIENCE, Story};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+
+use self::attack::Attack;
+use self::team_b::TeamB;
 
 /// A receiver that counts its requests. It answers each as soon as its gate has a permit.
 #[derive(Clone)]
@@ -76,10 +83,6 @@ async fn every_minute(s: &Story, team: &str, workflows: usize, action: &Value) -
     made
 }
 
-const OF_B: &str = "SELECT count(*) FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
-                     WHERE w.name LIKE 'b %' AND o.decision = 'fired'";
-const GOING_OF_B: &str = "SELECT count(*) FROM runs r JOIN workflows w ON w.id = r.workflow_id
-                           WHERE w.name LIKE 'b %' AND r.finished_on IS NULL";
 const IS_ANY_WAITING: &str = "SELECT LEAST(count(*), 1) FROM pg_stat_activity
                                WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
@@ -95,26 +98,21 @@ async fn locked(s: &Story, statement: &'static str) -> PgConnection {
 /// The receiver of team A never answers, and an instance has as many slots as team A has workflows.
 #[tokio::test]
 async fn slow_teams_delay_no_other_team() {
-    let s = story(|config| config.executor_slots = 64).await;
+    let s = story(|config| (config.executor_slots, config.heartbeat_ms) = (64, 50)).await;
     let (slow, slow_action) = Receiver::start(0).await;
-    let (quick, quick_action) = Receiver::start(Semaphore::MAX_PERMITS).await;
     let a = every_minute(&s, "a", 64, &slow_action).await;
-    let b = every_minute(&s, "b", 4, &quick_action).await;
+    let mut b = TeamB::start(&s).await;
     for minute in 1..=4 {
-        let time = minutes_after_noon(minute);
         s.set_clock(noon() + TimeDelta::minutes(minute) + TimeDelta::seconds(5)).await;
         for wf in &a {
-            s.invoke(*wf, &time).await;
+            s.invoke(*wf, &minutes_after_noon(minute)).await;
         }
-        for wf in &b {
-            assert_eq!(s.invoke(*wf, &time).await.status, 202, "{time}");
-        }
-        // Before the clock moves on, so that none of them starts late.
-        quick.until(4 * usize::try_from(minute).unwrap()).await;
-        s.until(GOING_OF_B, 0).await;
+        b.next_minute(&s).await;
     }
-    assert_eq!(s.count(OF_B).await, 16);
-    assert!(slow.received.load(Ordering::SeqCst) > 0, "team A has runs that do not end");
+    // Three quarters of the slots.
+    slow.until(48).await;
+    assert_eq!(slow.received.load(Ordering::SeqCst), 48, "team A has runs that do not end");
+    b.was_on_time(&s).await;
     slow.gate.add_permits(1_000);
     s.end().await;
 }
@@ -128,15 +126,17 @@ async fn fire_and_count(s: &Story, wf: WorkflowId, time: &str, answered: &Atomic
 /// Each workflow of team A has a run that has not ended, and their rows are locked: so each of their fires waits.
 #[tokio::test]
 async fn overlapping_fires_delay_no_other_team() {
-    let s = story(|_| {}).await;
+    let s = story(|config| config.heartbeat_ms = 50).await;
     let (slow, slow_action) = Receiver::start(0).await;
     let a = every_minute(&s, "a", 100, &slow_action).await;
-    let b = every_minute(&s, "b", 20, &json!({"type": "log", "message": "b"})).await;
+    let mut b = TeamB::start(&s).await;
+    let c = every_minute(&s, "c", 20, &json!({"type": "log", "message": "c"})).await;
     s.set_clock(noon() + TimeDelta::seconds(65)).await;
     for wf in &a {
         assert_eq!(s.invoke(*wf, &minutes_after_noon(1)).await.status, 202);
     }
     slow.until(a.len()).await;
+    b.next_minute(&s).await;
     s.set_clock(noon() + TimeDelta::seconds(125)).await;
     let time = minutes_after_noon(2);
     let mut lock = locked(&s, "SELECT FROM workflows WHERE name LIKE 'a %' FOR NO KEY UPDATE").await;
@@ -145,21 +145,22 @@ async fn overlapping_fires_delay_no_other_team() {
     let others = async {
         s.until(IS_ANY_WAITING, 1).await;
         let uncounted = AtomicUsize::default();
-        let statuses = join_all(b.iter().map(|wf| fire_and_count(&s, *wf, &time, &uncounted))).await;
+        let statuses = join_all(c.iter().map(|wf| fire_and_count(&s, *wf, &time, &uncounted))).await;
         let before = answered.load(Ordering::SeqCst);
+        b.next_minute(&s).await;
         sqlx::raw_sql("ROLLBACK").execute(&mut lock).await.unwrap();
         (statuses, before)
     };
-    let (storm, (of_b, answered_before)) = futures::future::join(storm, others).await;
-    assert_eq!(of_b, [202; 20], "none of team B's fires waits for team A's rows");
-    assert!(answered_before < a.len(), "team B is answered before the last fire of team A");
+    let (storm, (of_c, answered_before)) = futures::future::join(storm, others).await;
+    assert_eq!(of_c, [202; 20], "none of the other fires waits for team A's rows");
+    assert!(answered_before < a.len(), "the others are answered before the last fire of team A");
     assert!(storm.iter().all(|status| [200, 503].contains(status)), "{storm:?}");
     // A runner repeats a fire that was answered 503.
     for wf in &a {
         assert_eq!(s.invoke(*wf, &time).await.body["reason"], "overlap");
     }
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'skipped_overlap'").await, 100);
-    assert_eq!(s.count(OF_B).await, 20);
+    b.was_on_time(&s).await;
     slow.gate.add_permits(1_000);
     s.end().await;
 }
@@ -167,35 +168,19 @@ async fn overlapping_fires_delay_no_other_team() {
 /// The lists of one team take all connections that lists may have, because another session has locked their table.
 #[tokio::test]
 async fn waiting_lists_delay_no_fire() {
-    let s = story(|_| {}).await;
-    let b = every_minute(&s, "b", 1, &json!({"type": "log", "message": "b"})).await[0];
+    let s = story(|config| config.heartbeat_ms = 50).await;
+    let mut b = TeamB::start(&s).await;
     let mut lock = locked(&s, "LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").await;
-    let (is_over, mut clients) = (Arc::new(AtomicBool::default()), JoinSet::new());
-    for _ in 0..40 {
-        let (editor, is_over) = (s.editor(), is_over.clone());
-        clients.spawn(async move {
-            let mut listed = 0_usize;
-            while !is_over.load(Ordering::SeqCst) {
-                match editor.get("/api/v1/backfills").await.status {
-                    200 => listed += 1,
-                    // A client that is refused waits before it repeats.
-                    _ => tokio::time::sleep(Duration::from_millis(20)).await,
-                }
-            }
-            listed
-        });
-    }
+    let editor = s.editor();
+    let attack = Attack::start(40, move |_| editor.request(Method::GET, "/api/v1/backfills"));
     s.until(IS_ANY_WAITING, 1).await;
-    for minute in 1..=10 {
-        s.set_clock(noon() + TimeDelta::minutes(minute) + TimeDelta::seconds(5)).await;
-        assert_eq!(s.invoke(b, &minutes_after_noon(minute)).await.status, 202, "minute {minute}");
-        // The executor claims and ends the run, too.
-        s.runs_end().await;
+    for _ in 0..10 {
+        b.next_minute(&s).await;
     }
-    is_over.store(true, Ordering::SeqCst);
+    attack.stop();
     sqlx::raw_sql("ROLLBACK").execute(&mut lock).await.unwrap();
-    let listed = clients.join_all().await;
-    assert!(listed.iter().sum::<usize>() <= 40, "no list was answered before the fires: {listed:?}");
-    assert_eq!(s.count(OF_B).await, 10);
+    let listed = attack.replies().await.iter().filter(|reply| reply.status == 200).count();
+    assert!(listed <= 40, "{listed} lists were answered: before the fires, too");
+    b.was_on_time(&s).await;
     s.end().await;
 }

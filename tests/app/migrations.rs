@@ -68,6 +68,28 @@ async fn migrations_ask_again_for_a_lock() {
     s.end().await;
 }
 
+/// A fire locks a workflow, and then writes its occurrence; a migration needs both tables in another order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlocked_migrations_try_again() {
+    let s = Story::today().await;
+    let mut fire = db::begin_transaction(&s.pool).await.unwrap();
+    // The other one finds the deadlock.
+    let locked = "SET LOCAL deadlock_timeout = '60s'; LOCK TABLE workflows IN ROW SHARE MODE";
+    sqlx::raw_sql(locked).execute(&mut *fire).await.unwrap();
+    let options = owner_options(&s);
+    let crosswise = migrator("LOCK TABLE occurrences; LOCK TABLE workflows", false);
+    let fired = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
+                          AND datname = current_database() AND wait_event_type = 'Lock'";
+        s.until(waiting, 1).await;
+        sqlx::raw_sql("LOCK TABLE occurrences IN ROW EXCLUSIVE MODE").execute(&mut *fire).await.unwrap();
+        fire.rollback().await.unwrap();
+    };
+    let (migrated, ()) = tokio::join!(db::migrate_by(&crosswise, &options), fired);
+    migrated.unwrap();
+    s.end().await;
+}
+
 /// An index could not be built, and an invalid index is left. The next try must replace it.
 #[tokio::test]
 async fn an_unfinished_index_is_made_again() {
@@ -346,6 +368,30 @@ async fn the_version_before_still_settles() {
     assert_eq!(sqlx::query(settle).execute(&pool).await.unwrap().rows_affected(), 1);
     let settled = "SELECT outbox_status(o) || ' ' || (tableoid::regclass::text LIKE 'outbox_processed%') FROM outbox_events o WHERE id = 2";
     assert_eq!(lines_of(&pool, settled).await, "processed true");
+    drop_database(&s, pool, &dsn).await;
+    s.end().await;
+}
+
+/// The table of before is a partition, and the version before writes and reads the log as it did.
+#[tokio::test]
+async fn the_migration_keeps_audit_entries() {
+    let s = Story::today().await;
+    let dsn = database_before(&s, 65).await;
+    let pool = pool_at(&dsn).await;
+    let write = "INSERT INTO audit_log (at, actor, verb, subject)
+                 SELECT now() + days * INTERVAL '1 day', 'key', 'delete', 'workflow:' || days FROM unnest(ARRAY[-500, 0, 500]) AS days";
+    sqlx::raw_sql(write).execute(&pool).await.unwrap();
+    let entries = "SELECT id || ' ' || subject FROM audit_log ORDER BY id";
+    let before = lines_of(&pool, entries).await;
+    db::migrate_schema(&options_at(&dsn)).await.unwrap();
+    assert_eq!(lines_of(&pool, entries).await, before);
+    sqlx::raw_sql(write).execute(&pool).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let newest = workflows::audit::newest_id(&mut connection).await.unwrap();
+    let deleted = workflows::audit::deleted_workflows(&mut connection, 3).await.unwrap();
+    assert_eq!(deleted.last().map(|(id, _)| *id), Some(newest), "ids continue where they were");
+    assert_eq!(deleted.len(), 3, "{deleted:?}");
+    drop(connection);
     drop_database(&s, pool, &dsn).await;
     s.end().await;
 }

@@ -14,9 +14,9 @@ use tests::{Api, PgBouncer, Story};
 use crate::failover::{Server, published};
 use crate::startup::{program, run, serve_with, stop};
 
-/// A pool whose statements pass `pooler`.
-async fn pool(s: &Story, pooler: &PgBouncer, mode: Pooler, max_connections: u32) -> PgPool {
-    let options = app::config::database_options(&pooler.dsn(&s.dsn()), max_connections);
+/// A pool whose statements pass `pooler`. The login of an owner has no timeouts of its own.
+async fn pool(dsn: &str, pooler: &PgBouncer, mode: Pooler, max_connections: u32) -> PgPool {
+    let options = app::config::database_options(&pooler.dsn(dsn), max_connections);
     let options = db::Options { pooler: mode, acquire_timeout: tests::PATIENCE, ..options };
     db::connect_pool(&options).await.unwrap()
 }
@@ -85,7 +85,7 @@ async fn statements_bring_their_timeouts_along() {
                         || current_setting('idle_in_transaction_session_timeout') || ' ' || $1";
     for (mode, name) in [(Pooler::Session, "session"), (Pooler::Transaction, "transaction")] {
         let pooler = PgBouncer::start(&s.owner_dsn(), name).await;
-        let pool = pool(&s, &pooler, mode, 8).await;
+        let pool = pool(&s.owner_dsn(), &pooler, mode, 8).await;
         for _ in 0..5 {
             let shown = (0..8).map(|_| sqlx::query_scalar::<_, String>(timeouts).bind("x").fetch_one(&pool));
             for shown in join_all(shown).await {
@@ -113,7 +113,7 @@ async fn limits_of_pools_pass_through_poolers() {
         [(Pooler::Session, "session", "5s 15s"), (Pooler::Transaction, "transaction", "1234ms 7s")]
     {
         let pooler = PgBouncer::start(&s.owner_dsn(), name).await;
-        let general = pool(&s, &pooler, mode, 1).await;
+        let general = pool(&s.owner_dsn(), &pooler, mode, 1).await;
         let limited = general.clone().with_limits(limits);
         let mut tx = db::begin_transaction(&limited).await.unwrap();
         assert_eq!(sqlx::query_scalar::<_, String>(shown).fetch_one(&mut *tx).await.unwrap(), "1234ms 7s", "{name}");
@@ -135,7 +135,7 @@ async fn reads_bring_their_settings_along() {
                      || current_setting('statement_timeout') || ' ' || current_setting('enable_sort')";
     for (mode, name) in [(Pooler::Session, "session"), (Pooler::Transaction, "transaction")] {
         let pooler = PgBouncer::start(&s.owner_dsn(), name).await;
-        let pool = pool(&s, &pooler, mode, 1).await;
+        let pool = pool(&s.owner_dsn(), &pooler, mode, 1).await;
         let mut tx = db::begin_read(&pool).await.unwrap();
         let within = sqlx::query_scalar::<_, String>(shown).fetch_one(&mut *tx).await.unwrap();
         assert_eq!(within, "repeatable read on 2s off", "{name}");
@@ -152,7 +152,7 @@ async fn reads_bring_their_settings_along() {
 async fn no_statement_leaves_a_transaction_open() {
     let s = Story::today().await;
     let pooler = PgBouncer::start(&s.owner_dsn(), "transaction").await;
-    let pool = pool(&s, &pooler, Pooler::Transaction, 1).await;
+    let pool = pool(&s.dsn(), &pooler, Pooler::Transaction, 1).await;
     let mut connection = pool.acquire().await.unwrap();
     let failed = sqlx::query("SELECT 1 / $1").bind(0).execute(&mut *connection).await.unwrap_err();
     assert_eq!(failed.as_database_error().unwrap().code().unwrap(), "22012");
@@ -163,12 +163,15 @@ async fn no_statement_leaves_a_transaction_open() {
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                    AND usename = 'cronbox_app_login' AND state LIKE 'idle in transaction%'";
     s.until(open, 0).await;
+    // An open transaction would have been ended by its limit, together with its session.
+    let two = sqlx::query_scalar::<_, i32>("SELECT 2").fetch_one(&mut *connection).await;
+    assert_eq!(two.unwrap(), 2);
     drop(connection);
     pool.close().await;
     s.end().await;
 }
 
-/// A pooler that ignores the startup packet's options would take all timeouts away without a word. The login of the
+/// A pooler that ignores the startup packet's options would take all timeouts away without an error. The login of the
 /// owner has none of its own.
 #[tokio::test]
 async fn lost_timeouts_refuse_the_connection() {
@@ -187,7 +190,7 @@ async fn lost_timeouts_refuse_the_connection() {
 async fn each_transaction_proves_its_server() {
     let s = Story::today().await;
     let pooler = PgBouncer::start(&s.owner_dsn(), "transaction").await;
-    let pool = pool(&s, &pooler, Pooler::Transaction, 1).await;
+    let pool = pool(&s.dsn(), &pooler, Pooler::Transaction, 1).await;
     let mut connection = pool.acquire().await.unwrap();
     let mut server = Server::of(&s).await;
     server.turn_read_only().await;

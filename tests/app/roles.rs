@@ -44,6 +44,7 @@ const TABLES: [(&str, &str, &str); 38] = [
     ("sweep_sightings", "S", "SIUD"),
     ("sweeps", "SIUD", "SIUD"),
     ("team_limits", "SIU", ""),
+    ("team_requested_fires", "SIU", ""),
     ("team_usage", "SIU", ""),
     ("teams", "SIU", ""),
     ("watchdog_shards", "SU", "S"),
@@ -137,6 +138,11 @@ async fn groups_may_do_only_their_work() {
             assert_eq!(verdict(login, format!("TRUNCATE {table}")).await, Verdict::Forbidden, "{who}: {table}");
         }
     }
+    // A right on a partition of the audit log would be another way to its entries.
+    let open =
+        "SELECT count(*) FROM pg_inherits, LATERAL aclexplode((SELECT relacl FROM pg_class WHERE oid = inhrelid)) AS a
+                 WHERE inhparent = 'audit_log'::regclass AND a.grantee <> 'cronbox_owner'::regrole";
+    assert_eq!(s.count(open).await, 0);
     for login in [&mut app, &mut publisher] {
         for statement in NEVER {
             assert_eq!(verdict(login, statement.to_owned()).await, Verdict::Forbidden, "{statement}");

@@ -38,6 +38,7 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, uri: Uri,
         "/away" => Redirect::temporary("/inside").into_response(),
         "/broken" => (StatusCode::INTERNAL_SERVER_ERROR, "out of \0 order").into_response(),
         "/large" => "x".repeat(200 * 1024).into_response(),
+        "/bytes" => vec![0xff_u8; 200 * 1024].into_response(),
         _ => "thanks".into_response(),
     }
 }
@@ -92,14 +93,14 @@ async fn own_bodies_send_context_in_headers() {
     s.end().await;
 }
 
-/// The run keeps the status and the first 64 KiB of the answer. A redirect is not followed.
+/// The run keeps the status and the first 64 KiB of the answer as text. A redirect is not followed.
 #[tokio::test]
 async fn answers_other_than_2xx_are_failures() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let (receiver, url) = Receiver::start().await;
     let get = |path: &str| json!({"type": "http", "method": "GET", "url": format!("{url}{path}")});
     let (away, broken) = (with_action(&s, get("/away")).await, with_action(&s, get("/broken")).await);
-    let large = with_action(&s, get("/large")).await;
+    let (large, bytes) = (with_action(&s, get("/large")).await, with_action(&s, get("/bytes")).await);
     s.clock_to("2026-03-02T09:00:30Z").await;
     let run = s.runs_of(away).await.remove(0);
     assert_eq!(run["error"], "the receiver answered 307 Temporary Redirect");
@@ -112,6 +113,10 @@ async fn answers_other_than_2xx_are_failures() {
     assert!(listed["result_bytes"].is_i64(), "{listed}");
     let run = s.editor().get(&format!("/api/v1/runs/{}", listed["id"].as_str().unwrap())).await.expect(200).json;
     assert_eq!(run["result"]["body"].as_str().unwrap().len(), 64 * 1024);
+    let listed = s.runs_of(bytes).await.remove(0);
+    let run = s.editor().get(&format!("/api/v1/runs/{}", listed["id"].as_str().unwrap())).await.expect(200).json;
+    let (body, third) = (run["result"]["body"].as_str().unwrap(), 64 * 1024 / 3);
+    assert_eq!(body, "\u{fffd}".repeat(third), "each byte is three bytes of text");
     s.end().await;
 }
 

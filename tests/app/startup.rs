@@ -89,6 +89,27 @@ async fn an_empty_database_must_be_migrated() {
     s.end().await;
 }
 
+/// The command names what it refuses, and leaves the limits that it does not name.
+#[tokio::test]
+async fn operators_set_limits_by_command() {
+    let s = Story::today().await;
+    let limits = |team: &str, words: &[&str]| {
+        let mut command = app();
+        command.args(["teams", "limits", "--team", team]).args(words).env("DATABASE_URL", s.dsn());
+        command
+    };
+    let team = s.keys.team_id.to_string();
+    assert!(run(&mut limits(&team, &["--workflows", "1", "--running-runs", "2"])).await.status.success());
+    let output = run(&mut limits(&team, &["--workflows", "3"])).await;
+    let set: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&set["workflows"], &set["running_runs"], &set["input_bytes"]), (&json!(3), &json!(2), &json!(null)));
+    for wrong in ["--workflows=-1", "--workflows=1000000000001", "--workflows=many"] {
+        expect_error(&run(&mut limits(&team, &[wrong])).await, "--workflows");
+    }
+    expect_error(&run(&mut limits("999999", &["--workflows", "3"])).await, "no team has the id 999999");
+    s.end().await;
+}
+
 /// A run that does not end within `CRONBOX_SHUTDOWN_DRAIN_SECS` is for another instance.
 #[tokio::test]
 async fn stopping_apps_hand_over_long_runs() {

@@ -1,28 +1,124 @@
-//! What documents say about files.
+//! What documents say about files, tables, tests, commands and benchmarks.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::sources::root;
+use regex::Regex;
+
+use crate::sources::{migrations, root};
 
 /// A file that moves takes the links to it along.
 #[test]
 fn links_of_documents_lead_to_files() {
     let mut links = 0;
-    for folder in ["", "docs", "docs/adr", "examples", "local/scheduler", "terraform"] {
-        for path in documents_in(&root().join(folder)) {
-            let text = std::fs::read_to_string(&path).unwrap();
-            for target in linked_files(&text) {
-                links += 1;
-                assert!(path.with_file_name(target).exists(), "{}: {target} does not exist", path.display());
-            }
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for target in linked_files(&text) {
+            links += 1;
+            assert!(path.with_file_name(target).exists(), "{}: {target} does not exist", path.display());
         }
     }
     assert!(links > 50, "the documents were not found");
 }
 
+/// A heading that changes takes the links to it along.
+#[test]
+fn links_of_documents_lead_to_anchors() {
+    let link = Regex::new(r"\]\(([^)#\s]*\.md)?#([^)]+)\)").unwrap();
+    let mut links = 0;
+    for path in documents() {
+        let text = prose_of(&std::fs::read_to_string(&path).unwrap());
+        for found in link.captures_iter(&text) {
+            let target = found.get(1).map_or_else(|| path.clone(), |file| path.with_file_name(file.as_str()));
+            if found[0].contains("://") {
+                continue;
+            }
+            links += 1;
+            let anchors = anchors_of(&std::fs::read_to_string(&target).unwrap());
+            assert!(anchors.contains(&found[2]), "{}: {} has no #{}", path.display(), target.display(), &found[2]);
+        }
+    }
+    assert!(links > 150, "the links were not found");
+}
+
+/// A table that a migration makes has a row in the table of tables. The partitions before and after all days belong to
+/// the row of their parent.
+#[test]
+fn the_architecture_lists_every_table() {
+    let tables = section_of("docs/architecture.md", "## <a id=\"tables\"></a>Tables");
+    let created = Regex::new(r"CREATE TABLE ([a-z_]+) \(").unwrap();
+    let mut found = 0;
+    for (file, sql) in migrations() {
+        let names = created.captures_iter(&sql).map(|table| table[1].to_owned());
+        for name in names.filter(|name| !name.ends_with("_before") && !name.ends_with("_later")) {
+            found += 1;
+            assert!(tables.contains(&format!("`{name}`")), "{file}: docs/architecture.md does not list {name}");
+        }
+    }
+    assert!(found > 35, "the migrations were not found");
+}
+
+/// The invariants name what keeps them and what proves them. A function that is renamed takes its name along.
+#[test]
+fn invariants_name_existing_functions() {
+    let named = Regex::new(r"\]\(\.\./([^)]+\.rs)\): ((?:`\w+`(?:, )?)+)").unwrap();
+    let name = Regex::new(r"`(\w+)`").unwrap();
+    let mut functions = 0;
+    for found in named.captures_iter(&section_of("docs/architecture.md", "## Invariants")) {
+        let source = std::fs::read_to_string(root().join(&found[1])).unwrap();
+        for function in name.captures_iter(&found[2]) {
+            functions += 1;
+            assert!(source.contains(&format!("fn {}(", &function[1])), "{} has no {}", &found[1], &function[1]);
+        }
+    }
+    assert!(functions > 30, "the invariants were not found");
+}
+
+#[test]
+fn documents_name_existing_commands() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    let target = Regex::new(r"(?m)^([a-z-]+):").unwrap();
+    let targets: BTreeSet<String> = target.captures_iter(&makefile).map(|found| found[1].to_owned()).collect();
+    let command = Regex::new(r"`make ([a-z-]+)").unwrap();
+    for path in documents() {
+        for found in command.captures_iter(&std::fs::read_to_string(&path).unwrap()) {
+            assert!(targets.contains(&found[1]), "{}: the Makefile has no {}", path.display(), &found[1]);
+        }
+    }
+}
+
+/// A figure says at which commit it was measured, and what was not measured says so.
+#[test]
+fn every_benchmark_has_its_figures() {
+    let figures = section_of("docs/performance.md", "## <a id=\"figures\"></a>Goals and figures");
+    let mut shown = BTreeSet::new();
+    for line in figures.lines().filter(|line| line.starts_with("| B")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [case, _, command, goal, measured, since] = cells[..] else { panic!("{line}: not six cells") };
+        assert!(command == "computed" || command.contains(&format!("ONLY={case}")), "{line}: another case's command");
+        assert!(!goal.is_empty(), "{line}: write \"reported only\"");
+        assert_eq!(since.is_empty(), measured.starts_with("not measured yet"), "{line}: since which commit?");
+        shown.insert(case.to_owned());
+    }
+    let suite = std::fs::read_to_string(root().join("tests/benches/suite/main.rs")).unwrap();
+    let case = Regex::new(r#"wanted\("(B\d+)"\)"#).unwrap();
+    let cases: BTreeSet<String> = case.captures_iter(&suite).map(|found| found[1].to_owned()).collect();
+    assert_eq!(shown, cases);
+}
+
+fn documents() -> Vec<PathBuf> {
+    let folders = ["", "docs", "docs/adr", "examples", "local/scheduler", "terraform"];
+    folders.into_iter().flat_map(|folder| documents_in(&root().join(folder))).collect()
+}
+
 fn documents_in(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+/// A document without its blocks of code, which are each second part.
+fn prose_of(text: &str) -> String {
+    text.split("```").step_by(2).collect()
 }
 
 /// The files that a document's prose links to, by their paths from the document.
@@ -32,4 +128,25 @@ fn linked_files(text: &str) -> Vec<&str> {
     let links = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split_once(')'));
     let targets = links.map(|(link, _)| link.split('#').next().unwrap_or_default());
     targets.filter(|target| !target.is_empty() && !target.contains("://")).collect()
+}
+
+/// What a link into a document may name: its ids, and its headings as GitHub writes them.
+fn anchors_of(text: &str) -> BTreeSet<String> {
+    let text = prose_of(text);
+    let id = Regex::new(r#"<a id="([^"]+)"></a>"#).unwrap();
+    let heading = Regex::new(r"(?m)^#+ (.*)$").unwrap();
+    let markup = Regex::new(r"<[^>]*>|\]\([^)]*\)").unwrap();
+    let mut anchors: BTreeSet<String> = id.captures_iter(&text).map(|found| found[1].to_owned()).collect();
+    for found in heading.captures_iter(&text) {
+        let title = markup.replace_all(&found[1], "").trim().to_lowercase().replace(' ', "-");
+        anchors.insert(title.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect());
+    }
+    anchors
+}
+
+/// A section of a document, from its heading to the next one of its level.
+fn section_of(path: &str, heading: &str) -> String {
+    let text = std::fs::read_to_string(root().join(path)).unwrap();
+    let (_, rest) = text.split_once(&format!("{heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap_or_default().to_owned()
 }

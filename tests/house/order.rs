@@ -36,7 +36,7 @@ static HOUSES: [House; 15] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock jobs/prune lines metrics"),
+            ("parts of an instance", "cadence clock jobs/prune lines metrics migrate"),
         ],
     },
     House {
@@ -60,7 +60,10 @@ static HOUSES: [House; 15] = [
             ("fires", "invoke watchdog acceptance"),
             ("past times", "catch_up backfills manual verify"),
             ("due times", "due_times followers admission stats"),
-            ("rows", "versions occurrences runs ledger_cursor spread prune_marks job_failures identity"),
+            (
+                "rows",
+                "versions occurrences runs ledger_cursor spread prune_marks requested_fires job_failures identity",
+            ),
         ],
     },
     House {

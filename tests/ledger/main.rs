@@ -19,7 +19,7 @@ mod actions {
 /// Past times that run on request.
 mod backfills {
     mod progress;
-    mod requests;
+    pub(crate) mod requests;
     mod timing;
 }
 
@@ -34,10 +34,12 @@ mod catch_up {
 
 /// The database: its constraints, its clock, and the plans of its statements.
 mod database {
+    mod audit_log;
     mod clock_skew;
     mod constraints;
     mod list_plans;
     mod outbox_days;
+    mod partition_plans;
     mod partitions;
     pub(crate) mod query_plans;
 }

@@ -7,6 +7,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{CountingWay, Story};
 
+use crate::backfills::requests::{ask, finished_backfill, morning, outage};
 use crate::catch_up::watchdog_races::WAITING;
 use crate::steps::fire;
 
@@ -262,6 +263,48 @@ async fn rows_of_deleted_workflows_are_removed_later() {
     s.end_early().await;
 }
 
+/// A team deletes 250 workflows: one turn removes the rows of all of them, and checks each once.
+#[tokio::test]
+async fn a_turn_removes_many_deleted_workflows() {
+    let s = story().await;
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+         SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', now(), now() FROM generate_series(1, 250) n;
+         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), id, '2026-01-01T00:00:00Z', 'missed', 0, '2026-01-01T00:05:00Z', '2026-01-01T00:05:00Z', '2026-01-01T00:05:00Z'
+           FROM workflows;
+         DELETE FROM workflows",
+    )
+    .await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let pool = db::connect_pool(&app::config::database_options(&way.dsn(&s.dsn()), 2)).await.unwrap();
+    let settings =
+        app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
+    way.take_rows();
+    let pass = app::jobs::prune::remove_old_rows(&pool, settings, s.clock.now()).await.unwrap();
+    let rows = way.take_rows();
+    assert_eq!((pass.occurrences, pass.may_be_more), (250, false));
+    assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 0);
+    assert_eq!(rows["find_deleted"].statements, 4, "three batches, and the end");
+    pool.close().await;
+    s.end_early().await;
+}
+
+/// An operator inserts a deleted workflow again, with its old id.
+#[tokio::test]
+async fn workflows_put_back_keep_their_rows() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    occurrences(&s, wf, &[1]).await;
+    s.execute("INSERT INTO deleted_workflows SELECT id, now() FROM workflows").await;
+    s.now_is(NOW).await;
+    s.job("prune").await;
+    assert_eq!(ages(&s).await, "1");
+    assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 0, "its runs are listed again");
+    s.publish().await;
+    s.end_early().await;
+}
+
 /// A recovery has locked a run and then changes its occurrence, while a client deletes the workflow.
 #[tokio::test]
 async fn deletes_and_recoveries_do_not_deadlock() {
@@ -299,7 +342,8 @@ async fn kept_occurrences_are_read_once() {
     s.now_is(NOW).await;
     let way = CountingWay::to(&s.dsn()).await;
     let pool = db::connect_pool(&app::config::database_options(&way.dsn(&s.dsn()), 2)).await.unwrap();
-    let settings = app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90 };
+    let settings =
+        app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
     way.take_rows();
     let pass = app::jobs::prune::remove_old_rows(&pool, settings, s.clock.now()).await.unwrap();
     let rows = way.take_rows();
@@ -343,6 +387,23 @@ async fn versions_without_kept_times_are_removed() {
     watched_up_to_now(&s).await;
     s.job("prune").await;
     assert_eq!(s.table(versions).await, "0 1 * * *, 0 2 * * *", "the second one was in force 90 days ago");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A backfill ended 89 days ago, and then 100 days ago; its runs go first.
+#[tokio::test]
+async fn backfills_go_after_their_runs() {
+    let (s, wf) = outage(StackOptions::default()).await;
+    let requested = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
+    let left = "SELECT (SELECT count(*) FROM backfills) || ' ' || (SELECT count(*) FROM runs)";
+    s.now_is("2026-05-30T12:10:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "1 3");
+    s.now_is("2026-06-10T12:10:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "0 0");
     s.publish().await;
     s.end_early().await;
 }

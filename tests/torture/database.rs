@@ -66,6 +66,7 @@ const EMPTY: &str = "
     DELETE FROM run_results;
     DELETE FROM occurrences;
     DELETE FROM deleted_workflows;
+    DELETE FROM team_requested_fires;
     DELETE FROM decision_minutes;
     DELETE FROM run_end_minutes;
     UPDATE watchdog_shards SET decided_through = 'epoch', epoch = 0, lease_until = NULL;

@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 use workflows::audit::{self, Edit, Entry};
 use workflows::definition::spec::{Spec, Usage};
 
+/// The highest value of a limit.
+pub const MOST: i64 = 1_000_000_000_000;
+
 /// The limits of a team. In each, null is the default of the operator, and 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -18,7 +21,8 @@ pub struct TeamLimits {
     pub running_runs: Option<i64>,
     /// Workflows that are not archived.
     pub workflows: Option<i64>,
-    /// Fires a minute, on average over an hour in which all workflows fire.
+    /// Fires a minute, on average over an hour in which all workflows fire; and as many manual runs, retries and runs of
+    /// backfills together.
     pub fires_per_minute: Option<i64>,
     /// Bytes of inputs and actions of the workflows that are not archived.
     pub input_bytes: Option<i64>,
@@ -103,9 +107,9 @@ impl TeamLimits {
         }
     }
 
-    /// Returns the name of a limit that is below 0.
+    /// Returns the name of a limit that is below 0 or above [`MOST`].
     #[must_use]
-    pub fn find_negative(&self) -> Option<&'static str> {
+    pub fn find_invalid(&self) -> Option<&'static str> {
         let named = [
             ("running_runs", self.running_runs),
             ("workflows", self.workflows),
@@ -115,7 +119,10 @@ impl TeamLimits {
             ("edits_in_flight", self.edits_in_flight),
             ("lists_in_flight", self.lists_in_flight),
         ];
-        named.into_iter().find(|(_, limit)| limit.is_some_and(|limit| limit < 0)).map(|(name, _)| name)
+        named
+            .into_iter()
+            .find(|(_, limit)| limit.is_some_and(|limit| !(0..=MOST).contains(&limit)))
+            .map(|(name, _)| name)
     }
 
     /// Returns the limit that a usage after an edit exceeds, of those to which the edit added.

@@ -241,7 +241,8 @@ impl Executor {
     }
 
     async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
-        if refill_backfill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
+        let default = self.parts.settings.requested_fires;
+        if refill_backfill(&self.parts.pool, backfill, workflow, default, self.parts.clock.now()).await? > 0 {
             self.parts.wake.notify();
         }
         Ok(())

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::{Clock, WorkflowId};
 use workflows::audit::Edit;
+use workflows::id::first_run_id_of;
 use workflows::notify::Notifier;
 use workflows::reasons::{Reason, ReasonCode};
 use workflows::{State, Workflow, lock_workflow, save_workflow};
@@ -53,12 +54,15 @@ async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sq
         SELECT count(*) FILTER (WHERE state IN ('failed', 'timed_out')) AS "count!"
           FROM (SELECT state FROM runs_ended
                  WHERE workflow_id = $1 AND state IN ('succeeded', 'failed', 'timed_out') AND created_on >= $2
+                       -- the days before it are not planned
+                   AND id >= $4
                  ORDER BY id DESC
                  LIMIT $3) AS last
         "#,
         id.0,
         since,
         i64::from(most),
+        first_run_id_of(since),
     )
     .fetch_one(tx)
     .await

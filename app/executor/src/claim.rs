@@ -129,6 +129,8 @@ pub struct Slots {
     pub most: i64,
     /// How many slots one team may use.
     pub of_a_team: i64,
+    /// How many runs of a team all instances execute at once, unless an admin has set its limit; 0 = no limit.
+    pub running_of_a_team: i64,
     /// How many slots each team uses now.
     pub used: Vec<(i64, i64)>,
     /// How many slots each workflow uses now.
@@ -149,6 +151,10 @@ impl Slots {
 /// workflow that uses the fewest, and within a workflow the oldest run. The last fifth of the slots is only for teams that
 /// use less than an equal share, as it were if one more team had runs; the last twentieth is only for teams that use
 /// hardly any. So a team finds a slot at once, however many others have filled theirs.
+///
+/// The runs of a team that all instances execute have a limit, too. Instances that claim at the same moment do not see each
+/// other's claims, so each of them but one may exceed it by what it takes, at most `most`. The limit is then full until the
+/// excess has ended.
 ///
 /// An automatic run waits while its workflow is paused, and does not start after it has expired. A run that had started
 /// and was handed over does not continue after `handed_over_until`. A run among `executing` waits until this process has
@@ -184,10 +190,25 @@ pub async fn claim_due_runs(
               FROM (SELECT team_id FROM teams_with_work WHERE team_id IS NOT NULL
                      UNION
                     SELECT unnest($7::bigint[])) AS busy
-        ), shares AS (
-            SELECT t.team_id, COALESCE(u.slots, 0) AS used, $6 - COALESCE(u.slots, 0) AS room
+        ), shares AS MATERIALIZED (
+            -- what a team may still start: of its share of this instance, and of its limit over all instances. As many
+            -- running runs are counted as the limit permits, and once; a lost run does not count
+            SELECT t.team_id, COALESCE(u.slots, 0) AS used,
+                   LEAST($6 - COALESCE(u.slots, 0),
+                         CASE WHEN COALESCE(l.running_runs, $13) > 0 THEN
+                              COALESCE(l.running_runs, $13)
+                              - (SELECT count(*)
+                                   FROM (SELECT
+                                           FROM runs r
+                                          WHERE r.state = 'running' AND r.team_id = t.team_id
+                                            AND r.lease_until > (SELECT cronbox_now())
+                                               -- the order of the index, so that the scan ends at the limit
+                                          ORDER BY r.started_on
+                                          LIMIT COALESCE(l.running_runs, $13)) AS running)
+                         END) AS room
               FROM teams_with_work t
               LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS u (team_id, slots) ON u.team_id = t.team_id
+              LEFT JOIN team_limits l ON l.team_id = t.team_id
              WHERE t.team_id IS NOT NULL AND COALESCE(u.slots, 0) < $6 AND cronbox_hold() IS NULL
         ), oldest AS MATERIALIZED (
             -- twice as many as wanted, because another instance may be taking the first half; and some more, because the
@@ -215,6 +236,7 @@ pub async fn claim_due_runs(
                  ORDER BY r.run_after
                  LIMIT GREATEST(32, 2 * LEAST($2, s.room))) AS c
               LEFT JOIN unnest($10::bigint[], $11::bigint[]) AS w (workflow_id, slots) ON w.workflow_id = c.workflow_id
+             WHERE s.room > 0
         ), placed AS (
             SELECT id, run_after, team_id, room,
                    used + row_number() OVER (PARTITION BY team_id ORDER BY nth_of_workflow, run_after, id) AS place
@@ -250,9 +272,16 @@ pub async fn claim_due_runs(
                w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
                w.cron_schedule, w.timezone, w.ends_at, c.backfill_id,
-               (SELECT max(o.scheduled_time) FROM occurrences o
-                 WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, $3)
-                   AND o.run_id IS NOT NULL) AS last_scheduled_time
+               -- mostly of the last days, so that Postgres plans and locks few partitions. The function reads the others, but not
+               -- for a new workflow: only a backfill decides times before it was created
+               COALESCE((SELECT max(o.scheduled_time) FROM occurrences o
+                          WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, $3)
+                            AND o.scheduled_time >= hours_before($3, 168) AND o.scheduled_time < hours_before($3, -24)
+                            AND o.run_id IS NOT NULL),
+                        CASE WHEN w.created_on < hours_before($3, 144)
+                                  OR (SELECT TRUE FROM backfills b WHERE b.workflow_id = c.workflow_id LIMIT 1) THEN
+                             last_run_before(c.workflow_id, LEAST(COALESCE(c.scheduled_time, $3), hours_before($3, 168)))
+                        END) AS last_scheduled_time
           FROM claimed c JOIN workflows w ON w.id = c.workflow_id JOIN teams t ON t.id = w.team_id
         "#,
         lease.instance,
@@ -267,6 +296,7 @@ pub async fn claim_due_runs(
         &workflows,
         &used_by_workflow,
         slots.free,
+        slots.running_of_a_team,
     )
     .fetch_all(db)
     .await

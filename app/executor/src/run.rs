@@ -111,6 +111,7 @@ impl RunningAttempts {
             free: count(settings.slots.saturating_sub(self.len())),
             most: CLAIMED_AT_ONCE,
             of_a_team: count(settings.slots_of_a_team),
+            running_of_a_team: settings.running_of_a_team,
             used: used.into_iter().collect(),
             used_by_workflow: used_by_workflow.into_iter().collect(),
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ledger::requested_fires::DefaultRate;
+
 /// The settings of an executor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -9,6 +11,10 @@ pub struct Settings {
     pub slots: usize,
     /// How many runs of one team it executes at once.
     pub slots_of_a_team: usize,
+    /// How many runs of one team all instances execute at once, unless an admin has set its limit; 0 = no limit.
+    pub running_of_a_team: i64,
+    /// How many runs a minute the callers of a team start, backfills among them, unless an admin has set its limit.
+    pub requested_fires: DefaultRate,
     /// How much memory the actions and inputs of these runs may take; the last claim may exceed it.
     pub bytes: usize,
     /// How often it checks for runs without a notification.

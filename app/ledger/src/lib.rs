@@ -5,7 +5,7 @@
 //! | 4 fires | `invoke.rs`, `watchdog.rs`, `acceptance.rs` |
 //! | 3 past times | `catch_up.rs`, `backfills.rs`, `manual.rs`, `verify.rs` |
 //! | 2 due times | `due_times.rs`, `followers.rs`, `admission/`, `stats.rs` |
-//! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `prune_marks.rs`, `job_failures.rs`, .. |
+//! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `requested_fires.rs`, `job_failures.rs`, .. |
 //!
 //! A file imports from its own floor and from those below it. This crate imports `schedule`, `db` and `workflows`. It
 //! must not import the executor, which performs the runs, nor `access`: a key decides no fire. It must not depend on
@@ -24,6 +24,7 @@ pub mod ledger_cursor;
 pub mod manual;
 pub mod occurrences;
 pub mod prune_marks;
+pub mod requested_fires;
 pub mod runs;
 pub mod spread;
 pub mod stats;

@@ -13,6 +13,7 @@ use workflows::audit::{self, Edit, Entry};
 use workflows::reasons::ReasonCode;
 
 use crate::admission::verdict;
+use crate::requested_fires::{DefaultRate, StartPermit, take_requested_fire};
 use crate::runs::{self, RunState, Trigger};
 
 /// The outcome of a request for a run.
@@ -24,6 +25,20 @@ pub enum ManualOutcome {
     Overlap(ReasonCode),
     /// The run to repeat has not ended, or is being repeated.
     Live,
+    /// The team has started as many runs as it may; the caller rolls back.
+    Exhausted {
+        /// Its limit of runs a minute.
+        per_minute: i64,
+        /// After how many seconds the next run may start.
+        retry_secs: u32,
+    },
+}
+
+/// What a caller requested, for the audit log.
+struct Request<'a> {
+    verb: &'a str,
+    after: Value,
+    edit: &'a Edit,
 }
 
 /// A run that is to be repeated.
@@ -43,13 +58,14 @@ pub async fn fire_now(
     tx: &mut PgConnection,
     workflow: &Workflow,
     inputs: Option<Map<String, Value>>,
+    default: DefaultRate,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
     let run = runs::New {
         inputs: inputs.map(Value::Object),
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Manual, edit.now)
     };
-    admit(tx, workflow, &run, "fire", json!({"inputs": run.inputs}), edit).await
+    admit(tx, workflow, &run, default, &Request { verb: "fire", after: json!({"inputs": run.inputs}), edit }).await
 }
 
 /// Repeats a run that has ended, with its inputs; the caller has locked its workflow, which is not archived.
@@ -60,6 +76,7 @@ pub async fn retry_run(
     tx: &mut PgConnection,
     workflow: &Workflow,
     id: Uuid,
+    default: DefaultRate,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
     let before = repeated(tx, id).await?;
@@ -73,7 +90,8 @@ pub async fn retry_run(
         inputs: before.inputs,
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Retry, edit.now)
     };
-    let outcome = admit(tx, workflow, &run, "retry", json!({"of": id}), edit).await?;
+    let request = Request { verb: "retry", after: json!({"of": id}), edit };
+    let outcome = admit(tx, workflow, &run, default, &request).await?;
     if outcome == ManualOutcome::Run(run.id) {
         record_retried_run(tx, run.id, first).await?;
     }
@@ -84,15 +102,22 @@ async fn admit(
     tx: &mut PgConnection,
     workflow: &Workflow,
     run: &runs::New,
-    verb: &str,
-    after: Value,
-    edit: &Edit,
+    default: DefaultRate,
+    request: &Request<'_>,
 ) -> sqlx::Result<ManualOutcome> {
     if let Err(reason) = verdict::admit_run(tx, workflow, run).await? {
         return Ok(ManualOutcome::Overlap(reason));
     }
+    // Last, because the row of the team is locked from here on.
+    if let StartPermit::Exhausted { per_minute, retry_secs } =
+        take_requested_fire(tx, workflow.team_id, default, run.now).await?
+    {
+        return Ok(ManualOutcome::Exhausted { per_minute, retry_secs });
+    }
+    let Request { verb, edit, .. } = *request;
     let subject = format!("run:{} of workflow:{}", run.id, workflow.id);
-    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
+    let after = Some(request.after.clone());
+    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after }).await?;
     tracing::info!(step = 7, workflow_id = workflow.id.0, run_id = %run.id, "manual {verb} of workflow {}", workflow.id);
     Ok(ManualOutcome::Run(run.id))
 }

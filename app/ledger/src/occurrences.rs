@@ -149,7 +149,7 @@ pub async fn record_occurrence(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx
     Ok(id.map_or(Recorded::Theirs, Recorded::Ours))
 }
 
-/// Records that the times of these runs, which have ended, were skipped, because a newer time replaced them.
+/// Records that these times of these runs, which have ended, were skipped, because a newer time replaced them.
 ///
 /// They name no run any more, so that a repeated fire gets the answer of a skipped time.
 ///
@@ -158,21 +158,25 @@ pub async fn record_occurrence(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx
 pub async fn skip_replaced(
     tx: &mut PgConnection,
     runs: &[Uuid],
+    times: &[DateTime<Utc>],
     reason: ReasonCode,
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- skip the times of replaced runs: only the decision fired becomes skipped_overlap
+        -- skip the times of replaced runs: only the decision fired becomes skipped_overlap. $4 and $5 are the bounds of the
+        -- times, so that Postgres plans only their days
         UPDATE occurrences o
            SET decision = 'skipped_overlap', reason = $2, run_id = NULL, updated_on = $3
           FROM runs_ended r
          WHERE r.id = ANY($1) AND o.workflow_id = r.workflow_id AND o.scheduled_time = r.scheduled_time AND o.run_id = r.id
-           AND o.decision = 'fired'
+           AND o.scheduled_time BETWEEN $4 AND $5 AND o.decision = 'fired'
         "#,
         runs,
         reason.as_str(),
         now,
+        times.iter().min().copied(),
+        times.iter().max().copied(),
     )
     .execute(tx)
     .await

@@ -38,6 +38,24 @@ pub async fn read_stats(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Sta
     Ok(Stats { delay, decisions, executions, live: runs, oldest_unresolved: oldest, watch_at })
 }
 
+/// Counts the runs of a team that instances execute now, without lost ones: as a claim counts them.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn count_running_runs(db: &mut PgConnection, team_id: i64) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- running runs of a team
+        SELECT count(*) AS "runs!"
+          FROM runs
+         WHERE state = 'running' AND team_id = $1 AND lease_until > (SELECT cronbox_now())
+        "#,
+        team_id,
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Selects the live runs by a comment, a condition of the scope, and its argument.
 macro_rules! select_live {
     ($comment:tt, $scope:tt, $($arguments:tt)*) => {

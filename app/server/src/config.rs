@@ -12,6 +12,7 @@ use db::Pooler;
 use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
+use ledger::requested_fires::DefaultRate;
 use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
@@ -113,6 +114,9 @@ pub struct Config {
     /// Days for which runs and occurrences are kept; occurrences never less than 15.
     #[arg(long, env = "CRONBOX_RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
     pub retention_days: u32,
+    /// Days for which entries of the audit log are kept, at least 30. 0 = forever
+    #[arg(long, env = "CRONBOX_AUDIT_KEEP_DAYS", default_value_t = 400)]
+    pub audit_keep_days: u32,
     /// Exits or stops at a named point, for example `I5:1:kill`. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_FAULT", hide = true)]
@@ -148,10 +152,15 @@ pub struct Config {
     /// Lists and statistics of one team in progress on this instance, unless an admin has set its limit. 0 = no limit
     #[arg(long, env = "CRONBOX_TEAM_LISTS_IN_FLIGHT", default_value_t = 16, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_lists_in_flight: i64,
+    /// Runs of one team that all instances together execute at once, unless an admin has set its limit. 0 = no limit but
+    /// its share of each instance
+    #[arg(long, env = "CRONBOX_TEAM_RUNNING_RUNS", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_running_runs: i64,
     /// Workflows of one team that are not archived, unless an admin has set its limit. 0 = no limit
     #[arg(long, env = "CRONBOX_TEAM_WORKFLOWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_workflows: i64,
-    /// Fires a minute of the workflows of one team, unless an admin has set its limit. 0 = no limit
+    /// Fires a minute of the workflows of one team, and as many runs that its callers request, unless an admin has set its
+    /// limit. 0 = no limit
     #[arg(long, env = "CRONBOX_TEAM_FIRES_PER_MINUTE", default_value_t = 1_000, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_fires_per_minute: i64,
     /// Bytes of inputs and actions of the workflows of one team, unless an admin has set its limit. 0 = no limit
@@ -171,6 +180,8 @@ impl Config {
         executor::Settings {
             slots: self.executor_slots,
             slots_of_a_team: self.slots_of_a_team(),
+            running_of_a_team: self.team_running_runs,
+            requested_fires: self.requested_fires(),
             bytes: usize::try_from(self.executor_mebibytes).unwrap_or(usize::MAX) << 20,
             poll: Duration::from_millis(self.executor_poll_ms),
             drain: Duration::from_secs(self.shutdown_drain_secs),
@@ -197,6 +208,7 @@ impl Config {
             outbox_days: self.outbox_keep_days,
             outbox_failed_days: self.outbox_keep_failed_days,
             retention_days: self.retention_days,
+            audit_days: self.audit_keep_days,
         }
     }
 
@@ -210,11 +222,11 @@ impl Config {
         }
     }
 
-    /// The limits of a team for which no admin has set others. The executor has its own default for running runs.
+    /// The limits of a team for which no admin has set others.
     #[must_use]
     pub fn team_limits(&self) -> TeamLimits {
         TeamLimits {
-            running_runs: None,
+            running_runs: Some(self.team_running_runs),
             workflows: Some(self.team_workflows),
             fires_per_minute: Some(self.team_fires_per_minute),
             input_bytes: Some(self.team_input_bytes),
@@ -222,6 +234,11 @@ impl Config {
             edits_in_flight: Some(self.team_edits_in_flight),
             lists_in_flight: Some(self.team_lists_in_flight),
         }
+    }
+
+    /// The runs a minute that callers of a team may start, if no admin has set its limit.
+    pub(crate) fn requested_fires(&self) -> DefaultRate {
+        DefaultRate(self.team_fires_per_minute)
     }
 
     /// The options of the database connection.

@@ -15,6 +15,7 @@ pub mod config;
 pub mod jobs;
 mod lines;
 pub mod metrics;
+mod migrate;
 mod pools;
 mod run;
 pub mod schedules_file;
@@ -22,6 +23,7 @@ mod server;
 mod state;
 
 pub use config::Config;
+pub use migrate::migrate_database;
 pub use pools::Pools;
 pub use run::serve_app;
 pub use server::bind_listener;

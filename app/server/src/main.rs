@@ -223,18 +223,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 async fn migrate(database: &Database, makes_roles: bool) -> anyhow::Result<()> {
-    let options = database.options();
-    if makes_roles {
-        db::migrate_with_roles(&options).await?;
-    } else {
-        db::migrate_schema(&options).await?;
-    }
+    app::migrate_database(&database.options(), makes_roles).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
-    let counted = workflows::count_uncounted_workflows(&pool).await?;
-    if counted > 0 {
-        tracing::info!(workflows = counted, "workflows of an older version counted for the limits of their teams");
-    }
     zones::store_bundled(&pool, &edit).await.map(drop)
 }
 

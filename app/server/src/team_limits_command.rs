@@ -1,6 +1,6 @@
 //! `cronbox-app teams limits`: shows the limits of a team, and changes those that are named.
 
-use access::limits::{TeamLimits, find_team_limits, set_team_limits};
+use access::limits::{MOST, TeamLimits, find_team_limits, set_team_limits};
 use anyhow::Context as _;
 use clap::Args;
 use db::PgConnection;
@@ -13,25 +13,25 @@ pub(crate) struct NamedLimits {
     #[arg(long)]
     reset: bool,
     /// Runs that all instances together execute at once. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     running_runs: Option<i64>,
     /// Workflows that are not archived. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     workflows: Option<i64>,
-    /// Fires a minute of its workflows. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    /// Fires a minute of its workflows, and as many manual runs, retries and runs of backfills together. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     fires_per_minute: Option<i64>,
     /// Bytes of inputs and actions of its workflows. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     input_bytes: Option<i64>,
     /// Requests in progress on one instance. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     requests_in_flight: Option<i64>,
     /// Edits in progress on one instance. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     edits_in_flight: Option<i64>,
     /// Lists and statistics in progress on one instance. 0 = no limit
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     lists_in_flight: Option<i64>,
 }
 

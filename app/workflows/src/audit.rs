@@ -1,7 +1,8 @@
 //! Step 1 of 7: the audit log: actor and content of each change. Append-only, written in the transaction of the change.
 //!
 //! An entry has what the change changed, and of a large value only its digest, so that its size does not depend on the
-//! size of the object. Entries of version 0.1 have the complete object before and after.
+//! size of the object. Entries of version 0.1 have the complete object before and after. The job `prune` drops old months
+//! by a function of the schema's owner.
 
 mod difference;
 
@@ -79,7 +80,7 @@ pub async fn newest_id(db: &mut PgConnection) -> sqlx::Result<i64> {
 pub async fn deleted_workflows(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Vec<(i64, WorkflowId)>> {
     let entries = sqlx::query!(
         r#"
-        -- deleted workflows: by the primary key, so that only new entries are read
+        -- deleted workflows: by an index of deletions, so that other edits are not read
         SELECT id, substr(subject, length('workflow:') + 1)::bigint AS "workflow_id!"
           FROM audit_log
          WHERE id > $1 AND verb = 'delete' AND subject LIKE 'workflow:%'

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use uuid::{Timestamp, Uuid};
 
 /// Counts the ids of this process, so that ids of one moment sort in the order of their creation.
@@ -24,6 +24,23 @@ pub fn first_id_of(time: DateTime<Utc>) -> Uuid {
     Uuid::from_u128(u128::from(millis) << 80)
 }
 
+/// Returns the millisecond in which an id was made.
+#[must_use]
+pub fn time_of_id(id: Uuid) -> DateTime<Utc> {
+    let millis = i64::try_from(id.as_u128() >> 80).unwrap_or_default();
+    DateTime::from_timestamp_millis(millis).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
+/// How much earlier than its time a run is made at most: clocks of instances differ, and the database's may be set.
+const EARLIEST: TimeDelta = TimeDelta::hours(1);
+
+/// Returns an id that is smaller than that of each run of this time or a later one. As a bound it leaves out the
+/// partitions of earlier days.
+#[must_use]
+pub fn first_run_id_of(time: DateTime<Utc>) -> Uuid {
+    first_id_of(time - EARLIEST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +50,8 @@ mod tests {
         let time = DateTime::from_timestamp_millis(1_772_442_000_123).unwrap();
         let next = time + chrono::TimeDelta::milliseconds(1);
         assert!((first_id_of(time)..first_id_of(next)).contains(&make_id(time)));
+        assert_eq!(time_of_id(make_id(time)), time);
+        assert!(time_of_id(Uuid::max()) > next, "also of a bound that is no uuid v7");
     }
 
     #[test]

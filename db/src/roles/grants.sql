@@ -20,6 +20,7 @@ $all$;
 REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM cronbox_app;
 -- The audit log is evidence. The app reads which workflows were deleted.
 REVOKE UPDATE, DELETE ON audit_log FROM cronbox_app;
+SELECT close_table(inhrelid::regclass) FROM pg_inherits WHERE inhparent = 'audit_log'::regclass;
 -- Teams and keys are revoked, never removed.
 REVOKE DELETE ON teams, api_keys FROM cronbox_app;
 -- The app shortens the leases of publishers when the database's clock goes back, and reads what a sweep has seen.
@@ -27,8 +28,8 @@ REVOKE INSERT ON publishers FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_sightings, sweep_changes, rollout_queue, config_generation FROM cronbox_app;
 -- Zone data come with a migration or by `cronbox-app zones update`, which the owner runs. The app prunes them.
 REVOKE INSERT, UPDATE ON zone_data, zone_changes FROM cronbox_app;
--- A team keeps its limits. What its workflows add up to is counted by their trigger, which runs as the app.
-REVOKE DELETE ON team_limits, team_usage FROM cronbox_app;
+-- A team keeps its limits, and what it uses. What its workflows add up to is counted by their trigger, which runs as the app.
+REVOKE DELETE ON team_limits, team_usage, team_requested_fires FROM cronbox_app;
 -- The shares of the watchdog stay, and their number. Partitions are made and dropped by functions of the owner.
 REVOKE INSERT, DELETE ON watchdog_shards FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON partition_bounds FROM cronbox_app;
@@ -56,7 +57,7 @@ GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronb
 GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON runs TO cronbox_publisher;
 GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 
--- What runs as the owner is for those who need it.
+-- What runs as the owner is for the groups that need it.
 REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
     cronbox_xmin_age() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

@@ -228,6 +228,7 @@ impl Publisher {
         turn.findings = compared.findings;
         turn.next_token.clone_from(&page.next_token);
         turn.stage = if page.next_token.is_some() { Stage::Listing } else { Stage::Listed };
+        turn::forget_older_list(&mut tx, turn).await?;
         repair::record_sightings(&mut tx, turn, &compared.sighted).await?;
         record_orphans(&mut tx, &compared.orphans).await?;
         repair::confirm_schedules(&mut tx, &compared.confirmed).await?;

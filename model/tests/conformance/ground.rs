@@ -96,5 +96,8 @@ pub(crate) const KEPT: TimeDelta = TimeDelta::days(90);
 
 fn pool(dsn: &str) -> PgPool {
     let (dsn, application_name) = (dsn.to_owned(), "cronbox model");
-    db::create_pool(&db::Options { dsn, max_connections: 4, acquire_timeout: PATIENCE, application_name }).unwrap()
+    let (pooler, direct_dsn) = (db::Pooler::None, None);
+    let options =
+        db::Options { dsn, pooler, direct_dsn, max_connections: 4, acquire_timeout: PATIENCE, application_name };
+    db::create_pool(&options).unwrap()
 }

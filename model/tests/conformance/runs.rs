@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
     async fn claim_run(&self, instance: usize, run: usize, before: &State) -> Claimed {
         let executing: Vec<Uuid> =
             self.fences(&before.instances[instance].known_attempts()).iter().map(|fence| fence.id).collect();
-        let slots = Slots { free: 1, of_a_team: 1, used: Vec::new() };
+        let slots = Slots::all_free(1);
         let mut connection = self.ground.pool.acquire().await.unwrap();
         let claimed =
             claim::claim_due_runs(&mut connection, self.lease(instance), &slots, &executing, self.now()).await;

@@ -4,7 +4,7 @@ use local::stack::StackOptions;
 use serde_json::json;
 use tests::Story;
 
-use crate::backfills::requests::{ask, morning, outage, read, verb};
+use crate::backfills::requests::{ask, finished_backfill, made, morning, outage, read, verb};
 use crate::receiver::Receiver;
 
 /// The job starts the first runs; then each run that ends starts the next.
@@ -20,6 +20,45 @@ async fn each_run_that_ends_starts_the_next() {
     s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;
     let done = read(&s, &requested).await;
     assert_eq!((&done["started"], &done["succeeded"], &done["live"]), (&json!(100), &json!(100), &json!(0)));
+    s.end().await;
+}
+
+/// Two runs a minute: the job starts two, and neither their ends nor its next turn start the third before its time.
+#[tokio::test]
+async fn backfills_keep_to_their_teams_limit() {
+    let app = |config: &mut app::Config| config.team_fires_per_minute = 2;
+    let (s, wf) = outage(StackOptions { app, ..StackOptions::default() }).await;
+    let requested = ask(&s, wf, &morning(json!({"max_concurrent": 10}))).await.expect(202).json;
+    assert_eq!(requested["total"], 3);
+    for _ in 0..3 {
+        s.job("backfills").await;
+        s.runs_end().await;
+        s.job("queue").await;
+        s.runs_end().await;
+        assert_eq!(read(&s, &requested).await["started"], 2);
+    }
+    s.now_is("2026-03-02T12:10:30Z").await;
+    let done = finished_backfill(&s, &requested).await;
+    assert_eq!((&done["state"], &done["started"], &done["succeeded"]), (&json!("finished"), &json!(3), &json!(3)));
+    assert_eq!(made(&s, wf).await, ["09:00", "10:00", "11:00"], "no time is passed over");
+    s.end().await;
+}
+
+/// Backfills of all teams share connections with claims, so none of them may wait for another caller of its team.
+#[tokio::test]
+async fn backfills_wait_for_no_caller() {
+    let app = |config: &mut app::Config| config.team_fires_per_minute = 60;
+    let (s, wf) = outage(StackOptions { app, ..StackOptions::default() }).await;
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    s.runs_end().await;
+    let requested = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
+    let mut caller = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("SELECT FROM team_requested_fires FOR UPDATE").execute(&mut *caller).await.unwrap();
+    // If it waited, it would fail by its limit for a lock.
+    s.job("backfills").await;
+    assert_eq!(read(&s, &requested).await["started"], 0);
+    caller.rollback().await.unwrap();
+    assert_eq!(finished_backfill(&s, &requested).await["started"], 3);
     s.end().await;
 }
 
@@ -75,7 +114,9 @@ async fn a_finished_backfill_keeps_its_counts() {
     s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;
     let counts = |backfill: serde_json::Value| json!([backfill["started"], backfill["succeeded"], backfill["failed"]]);
     assert_eq!(counts(read(&s, &requested).await), json!([3, 3, 0]));
-    s.now_is("2026-07-02T12:10:00Z").await;
+    // A prune leaves it while it ended within the retention, for example after a long pause.
+    s.execute("UPDATE backfills SET finished_on = finished_on + INTERVAL '1 day'").await;
+    s.now_is("2026-06-01T00:00:00Z").await;
     s.job("prune").await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE backfill_id IS NOT NULL").await, 0);
     assert_eq!(counts(read(&s, &requested).await), json!([3, 3, 0]));

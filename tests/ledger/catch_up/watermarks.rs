@@ -74,8 +74,8 @@ async fn quiet_passes_write_no_workflow() {
     s.now_is("2026-03-02T08:35:31Z").await;
     counted_pass(&s, &way).await;
     s.execute(
-        "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
-         SELECT gen_random_uuid(), w.id, due, 'fired', 0, due, due, due
+        "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), w.id, due, 'fired', gen_random_uuid(), 0, due, due, due
            FROM workflows w
           CROSS JOIN generate_series('2026-03-02T08:31:00Z'::timestamptz, '2026-03-02T08:41:00Z', INTERVAL '1 min') AS due",
     )

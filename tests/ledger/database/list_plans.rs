@@ -28,7 +28,7 @@ const OCCURRENCES: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_t
 /// What each read has read, in rows and index entries of its table.
 async fn read_by_each(s: &Story, pool: &PgPool, workflow: WorkflowId) -> BTreeMap<String, i64> {
     let team_id = Some(s.keys.team_id);
-    let of_team = runs::Filter { team_id, limit: 50, ..runs::Filter::default() };
+    let of_team = runs::Filter { team_id, limit: 50, now: s.clock.now(), ..runs::Filter::default() };
     let mut read = BTreeMap::new();
     for (name, filter) in [
         ("all runs", runs::Filter { team_id: None, ..of_team.clone() }),
@@ -45,7 +45,8 @@ async fn read_by_each(s: &Story, pool: &PgPool, workflow: WorkflowId) -> BTreeMa
         read.insert(name.to_owned(), read_of(pool, "runs").await - before);
     }
     for decision in [None, Some(Decision::Missed)] {
-        let filter = list::Filter { workflow_id: workflow, decision, from: None, to: None, before: None, limit: 50 };
+        let (from, to, before, now) = (None, None, None, s.clock.now());
+        let filter = list::Filter { workflow_id: workflow, decision, from, to, before, limit: 50, now };
         let before = read_of(pool, "occurrences").await;
         let mut tx = db::begin_read(pool).await.unwrap();
         list_occurrences(&mut tx, &filter).await.unwrap();
@@ -100,12 +101,12 @@ const LARGE: &str = "WITH large AS MATERIALIZED (SELECT jsonb_build_object('a', 
     SELECT $1, 'large ' || nth, '{\"type\": \"log\", \"message\": \"m\"}', inputs, now(), now()
       FROM large, generate_series(1, 200) AS nth";
 
-/// The number of blocks of large values of workflows that were read so far.
-async fn large_blocks_read(pool: &PgPool) -> i64 {
+/// The number of blocks of large values of a table and its partitions that were read so far.
+async fn large_blocks_read(pool: &PgPool, table: &str) -> i64 {
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
-    let read =
-        "SELECT (toast_blks_hit + toast_blks_read)::bigint FROM pg_statio_user_tables WHERE relname = 'workflows'";
-    sqlx::query_scalar(read).fetch_one(pool).await.unwrap()
+    let read = "SELECT sum(toast_blks_hit + toast_blks_read)::bigint FROM pg_statio_user_tables
+                 WHERE relname = $1 OR relname LIKE $1 || '\\_%'";
+    sqlx::query_scalar(read).bind(table).fetch_one(pool).await.unwrap()
 }
 
 #[tokio::test]
@@ -113,13 +114,40 @@ async fn a_page_reads_no_large_inputs() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     sqlx::query(LARGE).bind(s.keys.team_id).execute(&s.pool).await.unwrap();
     let pool = one_connection(&s).await;
-    let before = large_blocks_read(&pool).await;
+    let before = large_blocks_read(&pool, "workflows").await;
     let filter = workflows::Filter { team_id: Some(s.keys.team_id), limit: 200, ..workflows::Filter::default() };
     let mut tx = db::begin_read(&pool).await.unwrap();
     let page = workflows::list_workflows(&mut tx, &filter).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(page.rows.len(), 200);
     assert!(page.rows.iter().all(|listed| listed.starting_inputs.is_none() && listed.starting_inputs_bytes.is_some()));
-    assert_eq!(large_blocks_read(&pool).await, before);
+    assert_eq!(large_blocks_read(&pool, "workflows").await, before);
+    s.end_early().await;
+}
+
+/// Runs of one workflow, each with a result of 64 KB that Postgres cannot compress.
+const LONG_RESULTS: &str = "WITH ended AS (
+        INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+        SELECT gen_random_uuid(), $1, 'manual', 'succeeded', now(), now(), now() FROM generate_series(1, 20)
+        RETURNING id
+    )
+    INSERT INTO run_results (run_id, result)
+    SELECT id, jsonb_build_object('body', (SELECT string_agg(md5(id::text || nth), '') FROM generate_series(1, 2000) AS nth))
+      FROM ended";
+
+#[tokio::test]
+async fn a_page_reads_no_long_results() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let workflow = hourly(&s, json!({})).await;
+    sqlx::query(LONG_RESULTS).bind(workflow.0).execute(&s.pool).await.unwrap();
+    let pool = one_connection(&s).await;
+    let before = large_blocks_read(&pool, "run_results").await;
+    let filter = runs::Filter { team_id: Some(s.keys.team_id), limit: 200, ..runs::Filter::default() };
+    let mut tx = db::begin_read(&pool).await.unwrap();
+    let page = runs::list_runs(&mut tx, &filter).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(page.rows.len(), 20);
+    assert!(page.rows.iter().all(|run| run.result.is_none() && run.result_bytes.is_some_and(|bytes| bytes > 60_000)));
+    assert_eq!(large_blocks_read(&pool, "run_results").await, before);
     s.end_early().await;
 }

@@ -1,16 +1,20 @@
 //! Runs and occurrences by day: a day has its partitions before it begins, and loses them after the retention.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use app::jobs::Did;
 use chrono::{DateTime, Utc};
-use executor::claim::{self, Fence, Finished, Lease, Ownership};
+use executor::claim::{self, Fence, Finished, Lease, Ownership, Slots};
 use ledger::runs::{Cancelled, RunState, cancel_run};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 use tests::Story;
 use uuid::Uuid;
 
 use super::query_plans::one_connection;
 use crate::catch_up::watchdog_races::WAITING;
-use crate::steps::{claimed, ended, fire_on_time, hourly, story_without_executor};
+use crate::steps::{claimed, ended, fire, fire_on_time, hourly, story_without_executor};
 
 /// Later than the days for which the migration made partitions.
 const MORNING: &str = "2035-03-02T08:30:00Z";
@@ -70,8 +74,152 @@ async fn a_fire_without_a_partition_is_kept() {
 
 const FIRST_DAY: &str = "SELECT count(*) FROM pg_class WHERE relname = 'occurrences_20350302'";
 
+/// Statements wait behind a function that changes partitions as long as it waits for its lock.
+const WAIT_BRIEFLY: &str = "SELECT count(*) FROM pg_proc
+                             WHERE proname IN ('make_day_partitions', 'drop_oldest_partition')
+                               AND 'lock_timeout=100ms' = ANY(proconfig)";
+
+/// A reader uses the partition that retention wants to drop. Each turn locks the table, waits, and gives up, while fires
+/// are decided. A turn after the reader's end drops the partition.
 #[tokio::test]
 async fn retention_waits_for_readers_not_fires() {
+    let s = story_without_executor(MORNING).await;
+    let wf = hourly(&s, json!({})).await;
+    let mut later = Vec::new();
+    for _ in 0..10 {
+        later.push(hourly(&s, json!({})).await);
+    }
+    s.job("prune").await;
+    assert_eq!(fire_on_time(&s, wf, NINE).await, "accepted");
+    ended(&s, wf).await;
+    s.execute("UPDATE ledger SET cursor = '2035-07-02T00:00:00Z'").await;
+    s.now_is("2035-07-02T09:00:05Z").await;
+    // Without the limits of a pool, which would end its transaction after ten seconds.
+    let mut reader = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM occurrences_20350302").execute(&mut reader).await.unwrap();
+    let (is_over, mut turns) = (AtomicBool::default(), 0);
+    let prune = async {
+        while turns == 0 || !is_over.load(Ordering::SeqCst) {
+            assert!(matches!(s.job("prune").await, Did::Waits(_)), "the next turn is a minute later");
+            turns += 1;
+        }
+    };
+    let fires = async {
+        for wf in &later {
+            assert_eq!(fire(&s, *wf, "2035-07-02T09:00:00Z").await, "accepted", "the turns delay no fire");
+        }
+        is_over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(prune, fires);
+    assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it, in {turns} turns");
+    assert_eq!(s.count(WAIT_BRIEFLY).await, 2);
+    sqlx::raw_sql("ROLLBACK").execute(&mut reader).await.unwrap();
+    s.job("prune").await;
+    assert_eq!(s.count(FIRST_DAY).await, 0, "the next turn drops it");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE finished_on IS NOT NULL").await, 0);
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A backup reads at the time of the job, each night.
+#[tokio::test]
+async fn locked_tables_get_their_days_soon() {
+    let s = story_without_executor(MORNING).await;
+    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("SELECT count(*) FROM occurrences").execute(&mut *reader).await.unwrap();
+    let of_next_week = "SELECT count(*) FROM pg_class WHERE relname IN ('occurrences_20350309', 'runs_ended_20350309')";
+    assert!(matches!(s.job("prune").await, Did::Waits(_)), "the next turn is a minute later");
+    assert_eq!(s.count(of_next_week).await, 1);
+    reader.rollback().await.unwrap();
+    assert!(!matches!(s.job("prune").await, Did::Waits(_)));
+    assert_eq!(s.count(of_next_week).await, 2);
+    s.end_early().await;
+}
+
+/// Decides a time that is older than all days, as a backfill does.
+const DECIDE_OLD: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+                          VALUES (gen_random_uuid(), $1, '2020-01-01T00:00:00Z', 'missed', 0, $2, $2, $2)";
+const DROP_OLDEST: &str = "SELECT drop_oldest_partition('occurrences', '2036-01-01T00:00:00Z', '2036-01-01T00:00:00Z')";
+
+/// Another transaction commits a decision while the oldest day is dropped: it is not lost with the empty partition.
+#[tokio::test]
+async fn writes_during_a_drop_stay() {
+    let s = story_without_executor(MORNING).await;
+    let wf = hourly(&s, json!({})).await;
+    s.execute("ALTER FUNCTION drop_oldest_partition SET lock_timeout = '10s'").await;
+    let mut writer = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query(DECIDE_OLD).bind(wf.0).bind(s.clock.now()).execute(&mut *writer).await.unwrap();
+    let pool = s.pool.clone();
+    let dropped = tokio::spawn(async move { sqlx::query_scalar::<_, String>(DROP_OLDEST).fetch_one(&pool).await });
+    s.until(WAITING, 1).await;
+    writer.commit().await.unwrap();
+    assert_eq!(dropped.await.unwrap().unwrap(), "dropped");
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 1);
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// The table of before the partitions is a large file, from which nearly all rows have been deleted: it does not keep
+/// the days. A newest decision stays, here one from before migration 26.
+#[tokio::test]
+async fn few_old_rows_keep_no_day() {
+    let s = story_without_executor(MORNING).await;
+    s.execute(
+        "ALTER TABLE occurrences_before SET (fillfactor = 10);
+         ALTER TABLE occurrences_before DROP CONSTRAINT occurrences_run;
+         INSERT INTO occurrences_before (id, workflow_id, scheduled_time, decision, reason, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), n, '2020-01-01T00:00:00Z', 'fired', repeat('x', 800), 0, now(), now(), now() FROM generate_series(1, 34000) n;
+         ALTER TABLE occurrences_before ADD CONSTRAINT occurrences_run CHECK (run_id IS NOT NULL OR decision = 'missed') NOT VALID;",
+    )
+    .await;
+    let drop_oldest = || async { sqlx::query_scalar::<_, String>(DROP_OLDEST).fetch_one(&s.pool).await.unwrap() };
+    assert_eq!(drop_oldest().await, "needed", "most rows are still to be deleted");
+    s.execute("DELETE FROM occurrences_before WHERE workflow_id % 1000 <> 0").await;
+    assert_eq!(drop_oldest().await, "dropped");
+    assert_eq!(s.count("SELECT count(*) FROM occurrences_before").await, 34);
+    assert!(s.count("SELECT pg_relation_size('occurrences_before')").await < 1 << 20);
+    s.end_early().await;
+}
+
+/// The job did not run for so long that to move the rows would take longer than a statement may.
+#[tokio::test]
+async fn many_rows_become_a_partition() {
+    let s = story_without_executor(MORNING).await;
+    let wf = hourly(&s, json!({})).await;
+    s.execute(
+        "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), n, '2035-03-01T00:00:00Z', 'missed', 0, now(), now(), now() FROM generate_series(1, 10001) n",
+    )
+    .await;
+    let file = s.count("SELECT pg_relation_filenode('occurrences_later')::bigint").await;
+    s.job("prune").await;
+    assert_eq!(partition_of(&s, "2035-03-01T00:00:00Z").await, "occurrences_20350303");
+    assert_eq!(s.count("SELECT pg_relation_filenode('occurrences_20350303')::bigint").await, file, "no row has moved");
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 10_001);
+    assert_eq!(fire_on_time(&s, wf, "2035-03-04T09:00:00Z").await, "accepted");
+    assert_eq!(partition_of(&s, "2035-03-04T09:00:00Z").await, "occurrences_20350304");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A needed decision moves to another partition, and the statistics have counted it before.
+#[tokio::test]
+async fn moved_decisions_are_counted_once() {
+    let s = story_without_executor(MORNING).await;
+    let wf = hourly(&s, json!({})).await;
+    s.job("prune").await;
+    assert_eq!(fire_on_time(&s, wf, NINE).await, "accepted");
+    s.now_is(SUMMER).await;
+    s.job("prune").await;
+    assert_eq!(partition_of(&s, NINE).await, "occurrences_before");
+    assert_eq!(s.count("SELECT sum(times)::bigint FROM decision_minutes").await, 1);
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A schedule runs less often than the retention is long. Its receiver learns the time of the run before.
+#[tokio::test]
+async fn last_times_outlive_their_day() {
     let s = story_without_executor(MORNING).await;
     let wf = hourly(&s, json!({})).await;
     s.job("prune").await;
@@ -79,16 +227,14 @@ async fn retention_waits_for_readers_not_fires() {
     ended(&s, wf).await;
     s.execute("UPDATE ledger SET cursor = '2035-07-02T00:00:00Z'").await;
     s.now_is(SUMMER).await;
-    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("SELECT count(*) FROM occurrences").execute(&mut *reader).await.unwrap();
     s.job("prune").await;
-    assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it");
-    assert_eq!(fire_on_time(&s, wf, "2035-07-02T09:00:00Z").await, "accepted", "the reader delays no fire");
-    sqlx::query("SELECT 1").execute(&mut *reader).await.unwrap();
-    reader.rollback().await.unwrap();
-    s.job("prune").await;
-    assert_eq!(s.count(FIRST_DAY).await, 0, "the next turn drops it");
-    assert_eq!(s.count("SELECT count(*) FROM runs WHERE finished_on IS NOT NULL").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 0);
+    assert_eq!(fire_on_time(&s, wf, "2035-07-02T09:00:00Z").await, "accepted");
+    let lease = Lease { instance: Uuid::new_v4(), secs: 120.0 };
+    let mut db = s.pool.acquire().await.unwrap();
+    let claimed = claim::claim_due_runs(&mut db, lease, &Slots::all_free(1), &[], s.clock.now()).await.unwrap();
+    assert_eq!(claimed[0].last_scheduled_time, Some(NINE.parse().unwrap()));
+    drop(db);
     s.publish().await;
     s.end_early().await;
 }
@@ -104,6 +250,27 @@ async fn needed_decisions_outlive_their_day() {
     s.job("prune").await;
     assert_eq!(s.count(FIRST_DAY).await, 0);
     assert_eq!(partition_of(&s, NINE).await, "occurrences_before");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// The statistics count what is inserted, and a row that must stay was inserted again when its day went.
+#[tokio::test]
+async fn moved_rows_are_counted_once() {
+    let s = story_without_executor(MORNING).await;
+    let wf = hourly(&s, json!({})).await;
+    s.job("prune").await;
+    let (run, instance) = running(&s, wf).await;
+    s.now_is(SUMMER).await;
+    let mut db = s.pool.acquire().await.unwrap();
+    claim::finish_run(&mut db, instance, run, &succeeded(None), s.clock.now()).await.unwrap();
+    drop(db);
+    s.job("prune").await;
+    assert_eq!(partition_of(&s, NINE).await, "occurrences_before", "the watchdog has not passed the time");
+    let run_of = s.table("SELECT tableoid::regclass::text FROM runs WHERE finished_on IS NOT NULL").await;
+    assert_eq!(run_of, "runs_ended_before", "it ended after its day");
+    assert_eq!(s.count("SELECT sum(times)::bigint FROM decision_minutes").await, 1);
+    assert_eq!(s.count("SELECT sum(runs)::bigint FROM run_end_minutes").await, 1);
     s.publish().await;
     s.end_early().await;
 }

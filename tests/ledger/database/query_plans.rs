@@ -143,3 +143,29 @@ async fn a_claim_passes_over_a_full_team() {
     assert!(read < 500, "{read} of 5,000 runs");
     s.end_early().await;
 }
+
+const RUNNING: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, started_on, attempt, locked_by, locked_at, lease_until)
+    SELECT gen_random_uuid(), $1, 'manual', 'running', $2, $2, $2, 1, gen_random_uuid(), $2, $2::timestamptz + INTERVAL '2 minutes'
+      FROM generate_series(1, 5000)";
+
+/// The limit of a team was lowered while it had 5,000 running runs, and 5,000 more wait.
+#[tokio::test]
+async fn a_claim_counts_up_to_the_limit() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    for runs in [RUNNING, BACKLOG] {
+        sqlx::query(runs).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    }
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    let mut one = pool.acquire().await.unwrap();
+    let slots = executor::claim::Slots { running_of_a_team: 10, ..executor::claim::Slots::all_free(64) };
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(one);
+    assert_eq!(claimed.len(), 0, "the team has its limit");
+    let read = read_of(&pool, "runs").await - before;
+    assert!(read < 100, "{read} of 10,000 runs");
+    s.end_early().await;
+}

@@ -115,6 +115,73 @@ async fn newcomers_find_a_slot() {
     s.end().await;
 }
 
+/// Sets how many runs of the story's team all instances execute at once.
+async fn limit_running_runs(s: &Story, limit: i64) {
+    let path = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    let set = s.admin().request(Method::PUT, &path).json(&json!({"running_runs": limit}));
+    tests::send_request(set).await.expect(200);
+}
+
+/// The workflows of the runs that a further instance claims; it has the operator's limit for a team.
+async fn claim_elsewhere(s: &Story, running_of_a_team: i64) -> Vec<i64> {
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let slots = Slots { running_of_a_team, ..Slots::all_free(100) };
+    let mut db = s.pool.acquire().await.unwrap();
+    let claimed = claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
+    workflows.sort_unstable();
+    workflows
+}
+
+/// Each claim is one of a further instance. A lost run, whose lease has ended, takes nothing of the limit.
+#[tokio::test]
+async fn running_runs_are_limited_everywhere() {
+    let s = story_without_executor(NOON).await;
+    let busy = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
+    for _ in 0..7 {
+        fire_manually(&s, busy).await;
+    }
+    let theirs = of_another_team(&s, json!({"type": "log", "message": "hi"})).await;
+    fire_manually(&s, theirs).await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0, busy.0, theirs.0]);
+    assert!(claim_elsewhere(&s, 2).await.is_empty(), "the team has its limit");
+    limit_running_runs(&s, 3).await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0], "the admin's limit");
+    s.now_is("2026-03-02T12:03:00Z").await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0; 3], "three are lost, so three may start");
+    limit_running_runs(&s, 0).await;
+    assert_eq!(claim_elsewhere(&s, 2).await, [busy.0], "0 is no limit");
+    s.end_early().await;
+}
+
+/// What is above the limit waits for an end, and nothing of another team does.
+#[tokio::test]
+async fn runs_above_their_limit_wait() {
+    let s = story(|config| config.team_running_runs = 2).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
+    let busy = s.create_with(policies).await;
+    for _ in 0..5 {
+        fire_manually(&s, busy).await;
+    }
+    slow.until(2).await;
+    let theirs = of_another_team(&s, kind.action()).await;
+    for nth in 1..=3 {
+        fire_manually(&s, theirs).await;
+        kind.until(nth).await;
+        s.until("SELECT count(*) FROM runs WHERE state = 'running'", 2).await;
+    }
+    assert_eq!(slow.received().len(), 2);
+    let limits = s.editor().get(&format!("/api/v1/teams/{}/limits", s.keys.team_id)).await.expect(200).json;
+    assert_eq!((&limits["in_force"]["running_runs"], &limits["usage"]["running_runs"]), (&json!(2), &json!(2)));
+    slow.let_answer(1);
+    slow.until(3).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'running'", 2).await;
+    slow.let_answer(4);
+    s.end().await;
+    assert_eq!(slow.received().len(), 5);
+}
+
 /// Ten runs of one workflow are older than the run of another one of the same team.
 #[tokio::test]
 async fn claims_are_fair_by_workflow() {
@@ -137,24 +204,33 @@ async fn claims_are_fair_by_workflow() {
     s.end_early().await;
 }
 
+/// Running runs whose lease a heartbeat has renewed at this time of the clock.
+const RENEWED: &str = "SELECT count(*) FROM runs
+                        WHERE state = 'running' AND lease_until >= cronbox_now() + INTERVAL '120 seconds'";
+
 /// The documents of the running runs are as large as the instance may hold: further runs wait for them.
 #[tokio::test]
 async fn large_inputs_use_up_the_memory() {
-    let s = story(|config| config.executor_mebibytes = 1).await;
+    let s = story(|config| (config.executor_mebibytes, config.heartbeat_ms) = (1, 50)).await;
     let slow = Receiver::slow().await;
-    let inputs = json!({"large": "x".repeat(80_000)});
-    let action = slow.action();
-    let large =
-        s.create_with(json!({"starting_inputs": inputs, "action": action, "overlap_policy": "concurrent"})).await;
-    let first = fire_manually(&s, large).await;
-    slow.until(1).await;
-    let second = fire_manually(&s, large).await;
-    s.until("SELECT count(*) FROM runs WHERE state = 'accepted'", 1).await;
+    // More than half a mebibyte in memory: a number takes sixteen times its text.
+    let inputs = json!({"text": "x".repeat(225_000), "numbers": vec![0; 9_900]});
+    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 10, "action": slow.action(), "starting_inputs": inputs});
+    let large = s.create_with(policies).await;
+    for nth in 1..=2 {
+        fire_manually(&s, large).await;
+        slow.until(nth).await;
+    }
+    let third = fire_manually(&s, large).await;
+    for secs in 1..=5 {
+        s.now_is(&format!("2026-03-02T12:00:0{secs}Z")).await;
+        s.until(RENEWED, 2).await;
+    }
+    assert_eq!(slow.received().len(), 2, "five heartbeats later, the third one still waits");
     slow.let_answer(1);
-    until_state(&s, first, "succeeded").await;
-    slow.until(2).await;
-    slow.let_answer(1);
-    until_state(&s, second, "succeeded").await;
+    slow.until(3).await;
+    slow.let_answer(2);
+    until_state(&s, third, "succeeded").await;
     s.end().await;
 }
 

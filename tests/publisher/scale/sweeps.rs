@@ -86,6 +86,29 @@ async fn a_killed_search_is_continued() {
     assert_eq!(due, workflows[3..].iter().map(|id| id.0).collect::<Vec<i64>>());
 }
 
+/// The version before writes what it lists to another table. A sweep that it had begun found all of that missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_of_older_versions_begin_again() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.skip(Duration::from_secs(120)).await;
+    let listed = format!(
+        "WITH open AS (
+            INSERT INTO sweeps (requested_by, requested_on, started_on, listed_on)
+            VALUES ('test', cronbox_now(), cronbox_now(), cronbox_now())
+            RETURNING id
+         )
+         INSERT INTO sightings (sweep_id, workflow_id) SELECT id, {workflow} FROM open"
+    );
+    execute(&world, listed).await;
+    let publisher = world.publisher().await;
+    let Swept::Done(found) = publisher.sweep_schedules(soon()).await.unwrap() else { panic!("it is not done") };
+    assert_eq!((found.listed, found.missing, found.repaired), (1, 0, 0), "{found:?}");
+    let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM sightings").fetch_one(&world.pool).await.unwrap();
+    assert_eq!(kept, 0);
+}
+
 /// Each sweep updates the sightings in place: after three sweeps there is one row per schedule.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweeps_leave_one_sighting_each() {

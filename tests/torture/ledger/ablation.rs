@@ -60,7 +60,7 @@ impl Ablation {
         match self {
             Ablation::Shipped => &[],
             Ablation::R0 => &[4, 12, 1, 6, 9],
-            Ablation::R1 => &[101, 102, 105, 1, 6],
+            Ablation::R1 => &[16, 101, 102, 105],
             Ablation::R2 => &[4, 6, 7, 1],
             Ablation::R3 => &[1, 2, 3, 4],
             Ablation::R4 => &[1, 4, 2, 3],

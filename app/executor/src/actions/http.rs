@@ -118,7 +118,7 @@ fn whether_again(error: &reqwest::Error) -> Again {
     if error.is_builder() { Again::Never } else { Again::Later(None) }
 }
 
-/// Returns the first bytes of an answer as text that Postgres can store.
+/// Returns the first bytes of an answer as text that Postgres can store. A byte that is no text becomes three bytes.
 async fn beginning(response: &mut Response) -> reqwest::Result<String> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -128,7 +128,9 @@ async fn beginning(response: &mut Response) -> reqwest::Result<String> {
             break;
         }
     }
-    Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
+    let mut text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(ANSWER_LIMIT));
+    Ok(text)
 }
 
 /// Returns the innermost cause, without the URL, because a URL may contain a token.

@@ -136,7 +136,7 @@ pub async fn take_waiting_place(
     let (runs, times): (Vec<_>, Vec<_>) = waiting.into_iter().map(|one| (one.id, one.scheduled_time)).unzip();
     if !runs.is_empty() {
         cancel_waiting(tx, &runs, now).await?;
-        occurrences::skip_replaced(tx, &runs, ReasonCode::PredecessorNotStarted, now).await?;
+        occurrences::skip_replaced(tx, &runs, &times, ReasonCode::PredecessorNotStarted, now).await?;
     }
     Ok(Place::Replaces(times))
 }
@@ -151,7 +151,7 @@ pub(crate) async fn take_waiting_places(
     fires: &[(WorkflowId, DateTime<Utc>)],
     now: DateTime<Utc>,
 ) -> sqlx::Result<HashMap<i64, Place>> {
-    let (mut places, mut replaced) = (HashMap::new(), Vec::new());
+    let (mut places, mut replaced, mut times) = (HashMap::new(), Vec::new(), Vec::new());
     if fires.is_empty() {
         return Ok(places);
     }
@@ -166,13 +166,14 @@ pub(crate) async fn take_waiting_places(
             Place::NewerWaits
         } else {
             replaced.extend(of_workflow().map(|one| one.id));
+            times.extend(of_workflow().map(|one| one.scheduled_time));
             Place::Replaces(of_workflow().map(|one| one.scheduled_time).collect())
         };
         places.insert(id, place);
     }
     if !replaced.is_empty() {
         cancel_waiting(tx, &replaced, now).await?;
-        occurrences::skip_replaced(tx, &replaced, ReasonCode::PredecessorNotStarted, now).await?;
+        occurrences::skip_replaced(tx, &replaced, &times, ReasonCode::PredecessorNotStarted, now).await?;
     }
     Ok(places)
 }

@@ -11,6 +11,7 @@ use super::{Backfill, State, table};
 use crate::admission::verdict;
 use crate::job_failures;
 use crate::occurrences::{Decision, Entry, Recorded, find_occurrence, record_occurrence};
+use crate::requested_fires::{DefaultRate, StartPermit, TeamRow, take_requested_fire, try_lock_team};
 use crate::runs::{self, Trigger};
 
 /// Name of the job in the table `jobs`.
@@ -42,13 +43,15 @@ impl Pass {
 
 /// Advances every running backfill, the oldest first. A failure is logged and counted.
 ///
+/// A backfill whose team has started as many runs as it may waits for a later turn.
+///
 /// # Errors
 /// Fails if the database fails; the changes of other backfills remain committed.
-pub async fn advance_backfills(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn advance_backfills(pool: &PgPool, default: DefaultRate, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let running = table::list_running(&mut *pool.acquire().await?).await?;
     for (id, workflow) in running {
-        match step_one(pool, id, WorkflowId(workflow), now).await {
+        match step_one(pool, id, WorkflowId(workflow), default, now).await {
             Ok(step) => {
                 done.started += step.started;
                 done.finished += step.finished;
@@ -69,19 +72,37 @@ pub async fn advance_backfills(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Resul
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn refill_backfill(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<u64> {
-    Ok(step_one(pool, id, workflow, now).await?.started)
+pub async fn refill_backfill(
+    pool: &PgPool,
+    id: Uuid,
+    workflow: WorkflowId,
+    default: DefaultRate,
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
+    Ok(step_one(pool, id, workflow, default, now).await?.started)
 }
 
-async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+async fn step_one(
+    pool: &PgPool,
+    id: Uuid,
+    workflow: WorkflowId,
+    default: DefaultRate,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Pass> {
     let mut tx = db::begin_transaction(pool).await?;
-    let step = step(&mut tx, id, workflow, now).await?;
+    let step = step(&mut tx, id, workflow, default, now).await?;
     tx.commit().await?;
     Ok(step)
 }
 
 /// Advances one backfill. Locks the workflow first, then the backfill; later statements read them.
-async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+async fn step(
+    tx: &mut PgConnection,
+    id: Uuid,
+    workflow: WorkflowId,
+    default: DefaultRate,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Pass> {
     let Some(workflow) = lock_workflow(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
     let Some(backfill) = table::find_running(tx, id).await? else { return Ok(Pass::default()) };
     if workflow.state == workflows::State::Archived {
@@ -89,22 +110,22 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
         return Ok(Pass { finished: 1, ..Pass::default() });
     }
     let mut room = usize::try_from(i64::from(backfill.request.max_concurrent) - backfill.live).unwrap_or_default();
-    let (mut started, mut cursor, mut is_last) = (0, backfill.cursor, false);
+    let (mut started, mut cursor, mut is_last, mut is_limited) = (0, backfill.cursor, false, false);
     let timetable = Timetable::load_version(tx, workflow.id, backfill.timing_revision).await?;
     for _ in 0..STRETCHES {
-        if room == 0 || is_last {
+        if room == 0 || is_last || is_limited {
             break;
         }
         let stretch =
             select::read_stretch(tx, workflow.id, &backfill.request, &timetable, backfill.created_on, cursor).await?;
-        let taken = &stretch.times[..room.min(stretch.times.len())];
-        for selected in taken {
-            start(tx, &workflow, &backfill, selected, now).await?;
-        }
-        started += taken.len();
-        room -= taken.len();
-        let all = taken.len() == stretch.times.len();
-        cursor = Some(taken.last().filter(|_| !all).map_or(stretch.through, |last| last.due.time));
+        let wanted = &stretch.times[..room.min(stretch.times.len())];
+        let taken = start_permitted(tx, &workflow, &backfill, wanted, default, now).await?;
+        started += taken;
+        room -= taken;
+        is_limited = taken < wanted.len();
+        let all = taken == stretch.times.len();
+        let last = wanted[..taken].last().map(|last| last.due.time);
+        cursor = if all { Some(stretch.through) } else { last.or(cursor) };
         is_last = all && stretch.is_last;
     }
     table::advance_backfill(tx, id, cursor, started, now).await?;
@@ -112,7 +133,34 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
     if is_over {
         table::enter_state(tx, id, State::Finished, now).await?;
     }
-    Ok(Pass { started: started as u64, finished: is_over.into(), has_more: room > 0 && !is_last, failed: 0 })
+    Ok(Pass {
+        started: started as u64,
+        finished: is_over.into(),
+        has_more: room > 0 && !is_last && !is_limited,
+        failed: 0,
+    })
+}
+
+/// Creates the runs of these times, up to the limit of the team; returns how many. If another caller of the team is
+/// being counted, these are 0.
+async fn start_permitted(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    backfill: &Backfill,
+    wanted: &[Selected],
+    default: DefaultRate,
+    now: DateTime<Utc>,
+) -> sqlx::Result<usize> {
+    if wanted.is_empty() || try_lock_team(tx, workflow.team_id, default).await? == TeamRow::Busy {
+        return Ok(0);
+    }
+    for (nth, selected) in wanted.iter().enumerate() {
+        if take_requested_fire(tx, workflow.team_id, default, now).await? != StartPermit::Granted {
+            return Ok(nth);
+        }
+        start(tx, workflow, backfill, selected, now).await?;
+    }
+    Ok(wanted.len())
 }
 
 /// Creates the run of one time. A missed time becomes backfilled.

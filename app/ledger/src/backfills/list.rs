@@ -2,6 +2,7 @@
 
 use db::PgConnection;
 use uuid::Uuid;
+use workflows::id::{first_run_id_of, time_of_id};
 use workflows::keyset::KeysetPage;
 
 use super::table::Row;
@@ -100,13 +101,15 @@ async fn read_backfills(db: &mut PgConnection, ids: &[Uuid]) -> sqlx::Result<Vec
                b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
                b.updated_on, b.finished_on,
                (SELECT count(*) FROM runs_live r WHERE r.backfill_id = b.id) AS "live!",
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
+               -- their runs are newer than the oldest of them, so no earlier day is read
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded' AND r.id >= $2)
                    + b.pruned_succeeded AS "succeeded!"
           FROM backfills b
          WHERE b.id = ANY($1)
          ORDER BY b.id DESC
         "#,
         ids,
+        ids.iter().min().map(|oldest| first_run_id_of(time_of_id(*oldest))),
     )
     .fetch_all(db)
     .await

@@ -8,6 +8,7 @@ use schedule::delivery::GRACE;
 use schedule::{Revision, WorkflowId};
 use uuid::Uuid;
 use workflows::State;
+use workflows::id::first_run_id_of;
 
 use super::{BackfillRequest, Only, Order, Timing};
 use crate::due_times::{self, DueTime, DueTimes};
@@ -192,6 +193,8 @@ async fn rows(
         SELECT o.scheduled_time, o.id, o.decision AS "decision: Decision",
                (SELECT r.state FROM runs r
                  WHERE r.workflow_id = o.workflow_id AND r.scheduled_time = o.scheduled_time AND r.occurrence_id = o.id
+                       -- no run is made before its time, so no earlier day is read
+                   AND r.id >= $4
                  ORDER BY r.id DESC
                  LIMIT 1) AS "last_state: RunState"
           FROM occurrences o
@@ -200,6 +203,7 @@ async fn rows(
         workflow.0,
         after,
         until,
+        first_run_id_of(after),
     )
     .fetch_all(db)
     .await?;

@@ -5,6 +5,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
 use workflows::audit::Edit;
+use workflows::id::{first_run_id_of, time_of_id};
 
 use super::{Backfill, BackfillRequest, Only, Order, State, Timing};
 
@@ -22,13 +23,15 @@ pub async fn find_backfill(db: &mut PgConnection, id: Uuid, team_id: Option<i64>
                b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
                b.updated_on, b.finished_on,
                (SELECT count(*) FROM runs_live r WHERE r.backfill_id = b.id) AS "live!",
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
+               -- its runs are newer, so no earlier day is read
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded' AND r.id >= $3)
                    + b.pruned_succeeded AS "succeeded!"
           FROM backfills b JOIN workflows w ON w.id = b.workflow_id
          WHERE b.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
         "#,
         id,
         team_id,
+        first_run_id_of(time_of_id(id)),
     )
     .fetch_optional(db)
     .await?;

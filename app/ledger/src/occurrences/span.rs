@@ -76,16 +76,17 @@ pub async fn list_run_after(db: &mut PgConnection, times: &[(i64, DateTime<Utc>)
     let (ids, times): (Vec<_>, Vec<_>) = times.iter().copied().unzip();
     let found = sqlx::query_scalar!(
         r#"
-        -- workflows of which a later time has run
+        -- workflows of which a later time has run: $3 is the first of the times, so that Postgres reads no earlier day
         SELECT given.workflow_id AS "workflow_id!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS given (workflow_id, time)
          WHERE (SELECT TRUE FROM occurrences o
-                 WHERE o.workflow_id = given.workflow_id AND o.scheduled_time > given.time
+                 WHERE o.workflow_id = given.workflow_id AND o.scheduled_time > given.time AND o.scheduled_time > $3
                    AND o.decision IN ('fired', 'caught_up')
                  LIMIT 1)
         "#,
         &ids,
         &times,
+        times.iter().min().copied(),
     )
     .fetch_all(db)
     .await?;

@@ -2,26 +2,30 @@
 //!
 //! | scope | index |
 //! |---|---|
-//! | a workflow | `idx_runs_workflow_id` |
+//! | a workflow | `idx_runs_workflow_id`, and `idx_runs_automatic` of those that have not ended |
 //! | a team | `idx_runs_team`, and `idx_runs_live_team` of those that have not ended |
 //! | a team's runs that failed, timed out or were abandoned | `idx_runs_team_failed` |
 //! | all | the primary key |
 //!
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
-//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that of a
-//! table by days only the days between them would be read.
+//! could read the primary key and pass over the runs of all other teams. The bounds of the id are repeated, so that only
+//! the partitions of the days between them are read. Most pages are of the last days, so these are read first: Postgres
+//! would plan and lock the partitions of all days for each page.
 //!
 //! The runs of a deleted workflow are left out until the job `prune` has removed them.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
-use workflows::id::first_id_of;
+use workflows::id::{first_id_of, time_of_id};
 use workflows::keyset::KeysetPage;
 use workflows::trigger::Trigger;
 
 use super::{Run, RunState};
+
+/// The days that are read first.
+const LAST_DAYS: TimeDelta = TimeDelta::days(7);
 
 /// Which runs the caller may see, and filters.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +46,8 @@ pub struct Filter {
     pub before: Option<Uuid>,
     /// Runs on a page at most.
     pub limit: i64,
+    /// The time of the request: the last days before it are read first.
+    pub now: DateTime<Utc>,
 }
 
 /// The rows that a statement reads.
@@ -71,6 +77,21 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<K
     {
         return Ok(KeysetPage::empty());
     }
+    if let Some(last_days) = bounds.last_days(filter.now) {
+        let page = list_within(db, scope, last_days, filter).await?;
+        if page.next.is_some() {
+            return Ok(page);
+        }
+    }
+    list_within(db, scope, bounds, filter).await
+}
+
+async fn list_within(
+    db: &mut PgConnection,
+    scope: Scope,
+    bounds: Bounds,
+    filter: &Filter,
+) -> sqlx::Result<KeysetPage<Run, Uuid>> {
     let rows = read_page(db, scope, bounds, filter).await?;
     let mut page = KeysetPage::of_rows(rows, filter.limit, |run| run.id);
     if page.next.is_none() {
@@ -99,22 +120,31 @@ impl Filter {
     }
 }
 
-/// Selects the runs of a page by a comment, the condition and order of its scope, the same order, and further
-/// arguments. In another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
+impl Bounds {
+    /// The last days of these bounds; `None` if they have no earlier ones.
+    fn last_days(self, now: DateTime<Utc>) -> Option<Self> {
+        let low = first_id_of(time_of_id(self.high).min(now) - LAST_DAYS);
+        (low > self.low).then_some(Self { low, ..self })
+    }
+}
+
+/// Selects the runs of a page by a comment, the rows of its scope in order, the same order, and further arguments. In
+/// another order the statement would sort all rows that it passes over. `query_as!` accepts only literals.
 macro_rules! select_runs {
-    ($comment:tt, $scope:tt, $order:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
+    ($comment:tt, $rows:tt, $order:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
         sqlx::query_as!(
             Run,
             $comment
                 + r#"
-        SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
-               r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
+        SELECT r.id AS "id!", r.workflow_id AS "workflow_id!", r.trigger AS "trigger!: Trigger", r.state AS "state!: RunState",
+               r.scheduled_time, r.attempt AS "attempt!", r.created_on AS "created_on!", r.started_on, r.finished_on, r.duration_ms, listed_json(r.result) AS result,
                CASE WHEN listed_json(r.result) IS NULL
                     THEN COALESCE(pg_column_size(r.result),
-                                  (SELECT pg_column_size(x.result) FROM run_results x WHERE x.run_id = r.id))
+                                  (SELECT pg_column_size(x.result) FROM run_results x
+                                    WHERE x.run_id = r.id AND x.run_id >= $1 AND x.run_id < $2))
                END AS result_bytes, r.error
-          FROM (SELECT * FROM runs WHERE id >= $1 AND id < $2 "#
-                + $scope
+          FROM ("#
+                + $rows
                 + r#" LIMIT 5000) AS r
          WHERE ($3::text IS NULL OR r.state = $3) AND ($4::text IS NULL OR r.trigger = $4)
            AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
@@ -134,9 +164,22 @@ macro_rules! select_runs {
 async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: &Filter) -> sqlx::Result<Vec<Run>> {
     match scope {
         Scope::Workflow(workflow) => {
+            // The few live runs have no index for this order: with one sort of all rows, Postgres would read them all.
             select_runs!(
                 "-- list the runs of a workflow by key\n",
-                "AND (workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2) ORDER BY workflow_id DESC, id DESC",
+                "SELECT * FROM (
+                     (SELECT id, workflow_id, trigger, state, scheduled_time, attempt, created_on, started_on, finished_on,
+                             duration_ms, result, error
+                        FROM runs_live
+                       WHERE workflow_id = $6 AND id >= $1 AND id < $2)
+                      UNION ALL
+                     (SELECT id, workflow_id, trigger, state, scheduled_time, attempt, created_on, started_on, finished_on,
+                             duration_ms, result, error
+                        FROM runs_ended
+                       WHERE id >= $1 AND id < $2 AND (workflow_id, id) >= ($6, $1) AND (workflow_id, id) < ($6, $2)
+                       ORDER BY workflow_id DESC, id DESC
+                       LIMIT 5000)) AS found
+                  ORDER BY workflow_id DESC, id DESC",
                 "r.workflow_id DESC, r.id DESC",
                 bounds,
                 filter,
@@ -147,21 +190,22 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         }
         Scope::Team(team) => {
             select_runs!(
-                "-- list the runs of a team by key\n",
-                "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) ORDER BY team_id DESC, id DESC",
-                "r.team_id DESC, r.id DESC",
-                bounds,
-                filter,
-                team
-            )
+            "-- list the runs of a team by key\n",
+            "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2)
+                  ORDER BY team_id DESC, id DESC",
+            "r.team_id DESC, r.id DESC",
+            bounds,
+            filter,
+            team
+        )
             .fetch_all(db)
             .await
         }
         Scope::FailedOfTeam(team) => {
             select_runs!(
             "-- list the failed runs of a team by key\n",
-            "AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2) AND state IN ('failed', 'timed_out', 'abandoned')
-                 ORDER BY team_id DESC, id DESC",
+            "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2)
+                AND state IN ('failed', 'timed_out', 'abandoned') ORDER BY team_id DESC, id DESC",
             "r.team_id DESC, r.id DESC",
             bounds,
             filter,
@@ -173,7 +217,7 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
         Scope::All => {
             select_runs!(
                 "-- list all runs by key\n",
-                "ORDER BY id DESC",
+                "SELECT * FROM runs WHERE id >= $1 AND id < $2 ORDER BY id DESC",
                 "r.id DESC",
                 bounds,
                 filter,
@@ -189,7 +233,7 @@ macro_rules! select_end {
     ($comment:tt, $scope:tt, $bounds:expr, $($arguments:tt)*) => {
         sqlx::query_scalar!(
             $comment
-                + "SELECT id FROM runs WHERE id >= $1 AND id < $2 "
+                + r#"SELECT id AS "id!" FROM "#
                 + $scope
                 + " OFFSET 4999 LIMIT 1",
             $bounds.low,
@@ -204,7 +248,13 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::Workflow(workflow) => {
             select_end!(
                 "-- the last run of a workflow that the list read\n",
-                "AND (workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2) ORDER BY workflow_id DESC, id DESC",
+                "((SELECT workflow_id, id FROM runs_live WHERE workflow_id = $3 AND id >= $1 AND id < $2)
+                   UNION ALL
+                  (SELECT workflow_id, id FROM runs_ended
+                    WHERE id >= $1 AND id < $2 AND (workflow_id, id) >= ($3, $1) AND (workflow_id, id) < ($3, $2)
+                    ORDER BY workflow_id DESC, id DESC
+                    LIMIT 5000)) AS found
+                  ORDER BY workflow_id DESC, id DESC",
                 bounds,
                 workflow
             )
@@ -214,7 +264,8 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         Scope::Team(team) => {
             select_end!(
                 "-- the last run of a team that the list read\n",
-                "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) ORDER BY team_id DESC, id DESC",
+                "runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2)
+                  ORDER BY team_id DESC, id DESC",
                 bounds,
                 team
             )
@@ -223,19 +274,23 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
         }
         Scope::FailedOfTeam(team) => {
             select_end!(
-            "-- the last failed run of a team that the list read\n",
-            "AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2) AND state IN ('failed', 'timed_out', 'abandoned')
-                 ORDER BY team_id DESC, id DESC",
-            bounds,
-            team
-        )
+                "-- the last failed run of a team that the list read\n",
+                "runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2)
+                AND state IN ('failed', 'timed_out', 'abandoned') ORDER BY team_id DESC, id DESC",
+                bounds,
+                team
+            )
             .fetch_optional(db)
             .await
         }
         Scope::All => {
-            select_end!("-- the last run that the list read\n", "ORDER BY id DESC", bounds,)
-                .fetch_optional(db)
-                .await
+            select_end!(
+                "-- the last run that the list read\n",
+                "runs WHERE id >= $1 AND id < $2 ORDER BY id DESC",
+                bounds,
+            )
+            .fetch_optional(db)
+            .await
         }
     }
 }

@@ -163,7 +163,7 @@ pub async fn find_run(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> 
         -- find a run
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
                r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms,
-               COALESCE(r.result, (SELECT x.result FROM run_results x WHERE x.run_id = r.id))::text AS result,
+               COALESCE(r.result, (SELECT x.result FROM run_results x WHERE x.run_id = $1))::text AS result,
                NULL::integer AS result_bytes, r.error
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)

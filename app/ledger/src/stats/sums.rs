@@ -43,8 +43,9 @@ impl Pass {
 /// Fails if the database fails; earlier batches remain moved.
 pub async fn add_up_minutes(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = Pass::default();
-    let mut db = pool.acquire().await?;
     for _ in 0..BATCHES {
+        // Between two batches the ends of runs get the connection: an instance has few for all of its work.
+        let mut db = pool.acquire().await?;
         let added = [add_up_decisions(&mut db, now - COUNTING).await?, add_up_ends(&mut db, now - COUNTING).await?];
         let removed = [remove_decisions(&mut db, now - KEPT).await?, remove_ends(&mut db, now - KEPT).await?];
         pass.added += added.iter().sum::<u64>();

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
+use workflows::id::first_run_id_of;
 
 use super::Span;
 use crate::occurrences::Decision;
@@ -91,17 +92,18 @@ pub(super) async fn read_runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -
         Run,
         r#"
         -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times. No
-        -- run is made before its time by more than the clock skew, so Postgres reads no partition of earlier days
+        -- run is made before its time by more than the clock skew, so Postgres plans no partition of earlier days
         SELECT workflow_id, scheduled_time AS "scheduled_time!", id, trigger AS "trigger: Trigger",
                state AS "state: RunState", run_never_started(attempt, handed_over, cut_off) AS "never_started!"
           FROM runs
          WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3 AND trigger <> 'retry'
-           AND id >= uuid_v7_floor($2 - INTERVAL '1 hour')
+           AND id >= $4
          ORDER BY id
         "#,
         ids,
         slice.from,
         slice.to,
+        first_run_id_of(slice.from),
     )
     .fetch_all(tx)
     .await

@@ -62,15 +62,18 @@ async fn find_undecided(tx: &mut PgConnection, members: &[Member]) -> sqlx::Resu
         members.iter().flat_map(|member| member.due_times.iter().map(|due| (member.id, due.time))).unzip();
     let rows = sqlx::query!(
         r#"
-        -- undecided times of a batch
+        -- undecided times of a batch: $3 and $4 are the bounds of all times, so that Postgres reads only their days
         SELECT due.workflow_id AS "workflow_id!", due.time AS "time!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS due (workflow_id, time)
          WHERE (SELECT TRUE FROM occurrences o
                  WHERE o.workflow_id = due.workflow_id AND o.scheduled_time = due.time
+                   AND o.scheduled_time BETWEEN $3 AND $4
                  LIMIT 1) IS NULL
         "#,
         &ids,
         &times,
+        times.iter().min().copied(),
+        times.iter().max().copied(),
     )
     .fetch_all(tx)
     .await?;

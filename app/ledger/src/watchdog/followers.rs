@@ -10,7 +10,7 @@ use crate::followers::Followed;
 const STRETCH: TimeDelta = TimeDelta::minutes(15);
 /// How many stretches a span has at most, however long the watchdog was down.
 const STRETCHES: i32 = 96;
-/// How many due times one statement looks up, each for all workflows of its timing.
+/// For how many due times one statement reads the decisions, each for all workflows of its timing.
 const TIMES: usize = 200;
 
 /// The due times of a stretch, by timing, as the columns of a statement.
@@ -64,7 +64,8 @@ async fn undecided_of(
     sqlx::query_scalar!(
         r#"
         -- followers with an undecided time: LATERAL with OFFSET and a subquery of one row, because joins could read all
-        -- followers of the shard and the whole history
+        -- followers of the shard and the whole history; $5 and $6 are the bounds of all times, so that Postgres reads only
+        -- their days
         SELECT DISTINCT l.workflow_id AS "workflow_id!"
           FROM unnest($2::text[], $3::text[], $4::timestamptz[]) AS due (cron, timezone, time)
          CROSS JOIN LATERAL (SELECT workflow_id FROM ledger
@@ -74,12 +75,15 @@ async fn undecided_of(
                              OFFSET 0) AS l
          WHERE (SELECT TRUE FROM occurrences o
                  WHERE o.workflow_id = l.workflow_id AND o.scheduled_time = due.time
+                   AND o.scheduled_time BETWEEN $5 AND $6
                  LIMIT 1) IS NULL
         "#,
         shard.id,
         crons,
         timezones,
         times,
+        times.iter().min().copied(),
+        times.iter().max().copied(),
     )
     .fetch_all(db)
     .await

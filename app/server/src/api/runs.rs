@@ -170,6 +170,7 @@ pub(crate) async fn list_occurrences(
         to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: page::parse_limit(params.limit)?,
+        now: app.clock.now(),
     };
     let mut tx = begin_read(&app).await?;
     let KeysetPage { rows, next } = read_occurrences(&mut tx, &filter).await.map_err(failed_read)?;
@@ -188,6 +189,7 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: page::parse_limit(params.limit)?,
+        now: app.clock.now(),
     };
     let mut tx = begin_read(app).await?;
     let found = runs::list_runs(&mut tx, &filter).await.map_err(failed_read)?;

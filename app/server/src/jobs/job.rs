@@ -30,4 +30,6 @@ pub enum Did {
     All(String),
     /// A full batch was processed: more may remain, so the next turn follows at once.
     Some(String),
+    /// Another transaction had locked a part: the next turn follows within a minute.
+    Waits(String),
 }

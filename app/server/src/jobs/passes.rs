@@ -46,7 +46,8 @@ pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
 
 /// Advances each running backfill.
 pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
-    let pass = backfills::advance_backfills(&app.pools.work, app.database_time().await?).await?;
+    let default = app.config.requested_fires();
+    let pass = backfills::advance_backfills(&app.pools.work, default, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.notify();
     }
@@ -93,14 +94,16 @@ pub(super) async fn run_statistics(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Removes old rows.
+/// Removes old rows, and counts the workflows that the version before wrote after the migration.
 pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
     let pass = prune::remove_old_rows(&app.pools.work, app.config.prune_settings(), app.database_time().await?).await?;
+    workflows::count_uncounted_workflows(&app.pools.work).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
-    Ok(match (pass.removed_rows(), pass.may_be_more) {
-        (0, _) => Did::Nothing,
-        (_, false) => Did::All(pass.in_words()),
-        (_, true) => Did::Some(pass.in_words()),
+    Ok(match pass.removed_rows() {
+        1.. if pass.may_be_more => Did::Some(pass.in_words()),
+        _ if pass.is_locked => Did::Waits(pass.in_words()),
+        0 => Did::Nothing,
+        _ => Did::All(pass.in_words()),
     })
 }
 

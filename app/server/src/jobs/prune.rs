@@ -1,7 +1,7 @@
 //! Step 7 of 7: removes old rows. A job.
 //!
-//! Days of runs and occurrences are partitions, which it makes ahead and drops as a whole. It deletes other rows in
-//! bounded batches, among them those that have no partition by day.
+//! Days of runs and occurrences, and months of the audit log, are partitions, which it makes ahead and drops as a whole.
+//! It deletes other rows in bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
@@ -36,6 +36,8 @@ pub struct Settings {
     pub outbox_failed_days: u32,
     /// Runs and occurrences; occurrences never less than 15.
     pub retention_days: u32,
+    /// Entries of the audit log, never less than 30; 0 = forever.
+    pub audit_days: u32,
 }
 
 /// The result of one turn.
@@ -49,7 +51,7 @@ pub struct Pass {
     pub occurrences: u64,
     /// Records of fires that disagreed with our zone data.
     pub disagreements: u64,
-    /// Partitions by day that it dropped.
+    /// Partitions by day or month that it dropped.
     pub partitions: u64,
     /// Schedule versions that no kept time needs.
     pub versions: u64,
@@ -61,6 +63,8 @@ pub struct Pass {
     pub failed: u64,
     /// Whether a batch was full.
     pub may_be_more: bool,
+    /// Whether a transaction had locked a table, so that its partitions could not be made or dropped.
+    pub is_locked: bool,
 }
 
 /// The result of one batch.
@@ -82,7 +86,8 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     partitions::make_next_days(&mut connection, now).await?;
     prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
     let dropped = partitions::drop_old_days(&mut connection, &ages).await?;
-    let mut window = Window::before_all();
+    pass.is_locked = partitions::is_one_locked(&mut connection).await?;
+    let (mut window, mut deleted_through) = (Window::before_all(), 0);
     for _ in 0..BATCHES {
         pass.may_be_more = false;
         for kind in [Kind::Outbox, Kind::Runs] {
@@ -91,18 +96,19 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         }
         let batch = remove_occurrences(&mut connection, &ages, &mut window, &mut failed).await?;
         pass.add(Kind::Occurrences(window), &batch);
-        let deleted = deleted_rows::remove_of_deleted(&mut connection).await?;
-        pass.add(Kind::Runs, &Batch::of_statement(deleted.runs));
-        pass.add(Kind::Occurrences(window), &Batch::of_statement(deleted.occurrences));
+        let deleted = deleted_rows::remove_of_deleted(&mut connection, &mut deleted_through).await?;
+        pass.runs += deleted.runs;
+        pass.occurrences += deleted.occurrences;
+        pass.may_be_more |= deleted.may_be_more;
         let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
         pass.add_disagreements(&Batch::of_statement(disagreements));
         if !pass.may_be_more {
             break;
         }
     }
-    pass.backfills = deleted_rows::remove_backfills(&mut connection, ages.runs).await?;
-    pass.publications = deleted_rows::remove_publications(&mut connection, ages.occurrences).await?;
+    pass.backfills = remove_backfills(&mut connection, ages.runs).await?;
     if !pass.may_be_more {
+        pass.publications = remove_publications(&mut connection, ages.occurrences).await?;
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
@@ -119,6 +125,7 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
         failed: kept_since(settings.outbox_failed_days),
         runs: retained,
         occurrences: retained.min(now - OCCURRENCES_AT_LEAST),
+        audit: (settings.audit_days > 0).then(|| kept_since(settings.audit_days)),
         now,
     }
 }
@@ -144,6 +151,29 @@ async fn remove_versions(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::
     let (mut removed, mut after) = (0, 0);
     while let Some(through) = deleted_rows::find_batch_end(db, after).await? {
         removed += deleted_rows::remove_versions(db, after, through, before).await?;
+        after = through;
+    }
+    Ok(removed)
+}
+
+/// Removes the backfills whose runs are removed, some at a time.
+async fn remove_backfills(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let mut all = 0;
+    for _ in 0..BATCHES {
+        let removed = deleted_rows::remove_backfills(db, before).await?;
+        all += removed;
+        if removed < BATCH.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Removes the publications of workflows that were deleted long ago, some workflows at a time.
+async fn remove_publications(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let (mut removed, mut after) = (0, 0);
+    while let Some(through) = deleted_rows::find_publications_end(db, after).await? {
+        removed += deleted_rows::remove_publications(db, after, through, before).await?;
         after = through;
     }
     Ok(removed)

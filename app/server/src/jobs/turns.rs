@@ -28,6 +28,8 @@ const TURNS_END: Duration = Duration::from_secs(5);
 const LOG_HOLD_EVERY: Duration = Duration::from_secs(60);
 /// The shortest wait before a failed turn is repeated.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// The longest wait before a turn is repeated that failed, or for which something was locked.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Runs all jobs until `shutdown`, then lets active turns end or releases their leases.
 pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
@@ -159,11 +161,15 @@ fn ended(app: &App, job: &Job, done: anyhow::Result<Did>, took: Duration) -> End
             tracing::info!(job = job.name, "{}: {what}; more remains", job.name);
             (LastResult::Success, None, Duration::ZERO)
         }
+        Ok(Did::Waits(what)) => {
+            tracing::info!(job = job.name, "{}: {what}; a part is locked", job.name);
+            (LastResult::Success, None, usual.min(SOON))
+        }
         Err(error) => {
             let error = format!("{error:#}");
             tracing::error!(job = job.name, error, "job failed; its next turn tries again");
             let short: String = error.chars().filter(|c| *c != '\0').take(500).collect();
-            (LastResult::Failed, Some(short), usual.min(Duration::from_secs(60)).max(AFTER_FAILURE))
+            (LastResult::Failed, Some(short), usual.min(SOON).max(AFTER_FAILURE))
         }
     };
     Ended { took, result, error, next_in }

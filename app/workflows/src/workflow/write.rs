@@ -94,8 +94,9 @@ pub(super) async fn update_workflow(
             SELECT $1, $14,
                    GREATEST($27::timestamptz,
                             INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
+                            -- an earlier decision changes nothing; without this bound Postgres plans all days
                             INTERVAL '1 microsecond' + (SELECT max(scheduled_time) FROM occurrences
-                                                         WHERE workflow_id = $1 AND NOT $29),
+                                                         WHERE workflow_id = $1 AND NOT $29 AND scheduled_time >= $27),
                             INTERVAL '1 microsecond' + (SELECT cursor FROM progress)),
                    $7, $8, $11, $9, $10
              WHERE $27 IS NOT NULL

@@ -257,7 +257,7 @@ mod tests {
         state.apply(Extent::Complete, reading(4, 11, 12, None));
         assert_eq!(state.marks.edits, Some(at(-1)), "those of the first reading have ended, 11 of the second has not");
         state.apply(Extent::FromMarks(state.marks), reading(6, 12, 13, Some(30)));
-        assert_eq!(state.marks.edits, Some(at(3)), "what is due later does not hold the mark");
+        assert_eq!(state.marks.edits, Some(at(3)), "what is due later does not stop the mark");
     }
 
     #[test]

@@ -111,7 +111,8 @@ pub(crate) async fn take_turn(
          WHERE finished_on IS NULL
            AND (locked_until IS NULL OR locked_until <= cronbox_now())
         RETURNING id, force, next_token, missing_after, sample_every, listed_on IS NOT NULL AS "is_listed!",
-                  report AS "report: Json<Findings>"
+                  report AS "report: Json<Findings>",
+                  EXISTS (SELECT FROM sightings AS older WHERE older.sweep_id = sweeps.id) AS "has_older_list!"
         "#,
         owner,
         LEASE.as_secs_f64(),
@@ -119,17 +120,43 @@ pub(crate) async fn take_turn(
     )
     .fetch_optional(pool)
     .await?;
-    Ok(taken.map(|row| Turn {
-        id: row.id,
-        force: row.force,
-        stage: if row.is_listed { Stage::Listed } else { Stage::Listing },
-        next_token: row.next_token,
-        missing_after: row.missing_after,
-        sample_every: row.sample_every,
-        generation,
-        rollout,
-        findings: row.report.0,
+    Ok(taken.map(|row| {
+        let turn = Turn {
+            id: row.id,
+            force: row.force,
+            stage: if row.is_listed { Stage::Listed } else { Stage::Listing },
+            next_token: row.next_token,
+            missing_after: row.missing_after,
+            sample_every: row.sample_every,
+            generation,
+            rollout,
+            findings: row.report.0,
+        };
+        if row.has_older_list { turn.begin_again() } else { turn }
     }))
+}
+
+impl Turn {
+    /// Lists again: a publisher of the version before has written what it listed to another table, so all of it would be
+    /// missing.
+    fn begin_again(mut self) -> Self {
+        self.findings.restart_list();
+        Turn { stage: Stage::Listing, next_token: None, missing_after: 0, ..self }
+    }
+}
+
+/// Removes what the version before has listed in this sweep, in the transaction of the first page that is listed again.
+pub(crate) async fn forget_older_list(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- forget the older list; the next version drops the table
+        DELETE FROM sightings WHERE sweep_id = $1
+        "#,
+        turn.id,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// Locks a sweep's row, if this publisher still has it; the first statement of each transaction, as a fence.

@@ -156,7 +156,7 @@ async fn start(folder: Folder, purpose: Purpose) -> Result<Postgres> {
 /// Fails if the server does not answer, or if a migration fails.
 pub async fn prepare_database(postgres: &Postgres, database: &str) -> Result<()> {
     let options = app::config::database_options(&postgres.dsn(database), 1);
-    db::migrate_with_roles(&options).await?;
+    app::migrate_database(&options, true).await?;
     if create_logins(postgres, database).await? > 0 {
         db::migrate_with_roles(&options).await?;
     }

@@ -94,7 +94,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         env: parse_environment()?,
         schedules: None,
         db_max_connections: 32,
-        // A test may hold a lock for longer than a second.
+        // A test may keep a row locked for longer than a second.
         edit_lock_timeout_ms: 5_000,
         // Actions may call servers on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
@@ -122,6 +122,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         outbox_keep_days: 7,
         outbox_keep_failed_days: 90,
         retention_days: 90,
+        audit_keep_days: 400,
         #[cfg(debug_assertions)]
         fault: None,
         #[cfg(debug_assertions)]
@@ -135,6 +136,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         team_requests_in_flight: 0,
         team_edits_in_flight: 0,
         team_lists_in_flight: 0,
+        team_running_runs: 0,
         team_workflows: 0,
         team_fires_per_minute: 0,
         team_input_bytes: 0,

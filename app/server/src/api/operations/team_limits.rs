@@ -1,9 +1,10 @@
 //! Step 1 of 7: the API of a team's limits: its members read them, an admin sets them.
 
-use access::limits::{TeamLimits, TeamUsage, find_team_limits, set_team_limits};
+use access::limits::{MOST, TeamLimits, TeamUsage, find_team_limits, set_team_limits};
 use axum::Json;
 use axum::extract::State;
 use db::PgConnection;
+use ledger::stats;
 use serde::Serialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
@@ -24,9 +25,11 @@ pub struct TeamLimitsView {
     usage: TeamUsageView,
 }
 
-/// What the workflows of a team that are not archived add up to.
+/// What a team uses: its running runs, and what its workflows that are not archived add up to.
 #[derive(Serialize, ToSchema)]
 pub struct TeamUsageView {
+    /// Runs that all instances together execute now.
+    running_runs: i64,
     workflows: i64,
     /// How many times their crons fire in an hour in which all of them fire: at most 60 for each fire a minute.
     fires_per_hour: i64,
@@ -61,8 +64,9 @@ pub(crate) async fn put_team_limits(
     Id(id): Id<i64>,
     Body(limits): Body<TeamLimits>,
 ) -> Result<Json<TeamLimitsView>, Error> {
-    if let Some(field) = limits.find_negative() {
-        return Err(FieldError::invalid(field, format!("{field} must be 0 (no limit) or more")).into());
+    if let Some(field) = limits.find_invalid() {
+        let detail = format!("{field} must be from 0 (no limit) to {MOST}");
+        return Err(FieldError::invalid(field, detail).into());
     }
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     set_team_limits(&mut tx, id, limits, &caller.edit_at(app.clock.now(), trace)).await?;
@@ -75,10 +79,11 @@ pub(crate) async fn put_team_limits(
 async fn read(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimitsView, Error> {
     let (set, usage) = find_team_limits(db, team_id).await?.ok_or_else(Error::not_found)?;
     let TeamUsage { workflows, fires_per_hour, input_bytes } = usage;
+    let running_runs = stats::count_running_runs(db, team_id).await?;
     Ok(TeamLimitsView {
         team_id,
         set,
         in_force: set.or(app.config.team_limits()),
-        usage: TeamUsageView { workflows, fires_per_hour, input_bytes },
+        usage: TeamUsageView { running_runs, workflows, fires_per_hour, input_bytes },
     })
 }

@@ -1,6 +1,7 @@
 //! Step 1 of 7: the transaction of an edit, which waits for its turn in this process before it takes a connection.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
@@ -13,7 +14,7 @@ use crate::lines::{LineFull, Turn};
 /// A transaction that edits one workflow. The next edit of the workflow begins after it.
 pub(crate) struct EditTransaction {
     tx: Transaction,
-    // The turns stand after the transaction, because what is declared first is dropped first.
+    // The turns are declared after the transaction, because what is declared first is dropped first.
     _turn_of_row: Turn<(Option<i64>, WorkflowId)>,
     _turn_of_team: Option<Turn<i64>>,
 }
@@ -24,10 +25,17 @@ impl EditTransaction {
     /// Another team has its own line for the same workflow: it may name any id.
     ///
     /// # Errors
-    /// Returns 429 if too many edits of the workflow wait, or the failure of the database.
+    /// Returns 429 if too many edits of the workflow wait, 408 if they take longer than a request may, or the failure of
+    /// the database.
     pub(crate) async fn begin(app: &App, caller: &Caller, id: WorkflowId) -> Result<Self, Error> {
-        let turn_of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
-        let turn_of_team = wait_team_turn(app, caller).await?;
+        let turns = async {
+            let turn_of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
+            Ok::<_, Error>((turn_of_row, wait_team_turn(app, caller).await?))
+        };
+        // Its client was answered by then, and may have edited again with another key, whose edits have a line of their own.
+        let longest = Duration::from_millis(app.config.request_timeout_ms);
+        let turns = tokio::time::timeout(longest, turns).await.map_err(|_| Error::timeout())?;
+        let (turn_of_row, turn_of_team) = turns?;
         let tx = db::begin_transaction(&app.pools.edits).await?;
         Ok(Self { tx, _turn_of_row: turn_of_row, _turn_of_team: turn_of_team })
     }

@@ -3,6 +3,7 @@
 //! The runner's fires are never counted: they are limited by what the team's workflows may add up to.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use access::gate::{Places, Work};
 use access::in_flight::{Counted, Full, Place};
@@ -10,7 +11,8 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
-use db::PgPool;
+use db::{PgPool, READ_LIMIT_SECS};
+use tokio::runtime::Handle;
 
 use super::auth::identify_caller;
 use super::error::{Error, Limit};
@@ -76,11 +78,47 @@ pub(crate) async fn count_request(
         Work::List => Some(app.lists_of_team.wait_turn(caller.team_id).await?),
         Work::Read | Work::Edit => None,
     };
+    let occupied = Occupied::new((turn, edit.clone(), requests), work);
     parts.extensions.insert(caller);
-    parts.extensions.insert(edit.clone());
+    parts.extensions.insert(edit);
     let response = next.run(Request::from_parts(parts, body)).await;
-    drop((turn, edit, requests));
+    occupied.free();
     Ok(response)
+}
+
+/// What a request occupies. A list that is dropped with its client keeps it for as long as its statement may take, because the
+/// statement uses a connection until then.
+struct Occupied<T: Send + 'static> {
+    kept: Option<T>,
+    after_drop: Duration,
+}
+
+impl<T: Send + 'static> Occupied<T> {
+    fn new(kept: T, work: Work) -> Self {
+        let after_drop = match work {
+            Work::List => Duration::from_secs(READ_LIMIT_SECS.into()),
+            Work::Read | Work::Edit => Duration::ZERO,
+        };
+        Self { kept: Some(kept), after_drop }
+    }
+
+    /// Frees it: the request has ended.
+    fn free(mut self) {
+        self.kept = None;
+    }
+}
+
+impl<T: Send + 'static> Drop for Occupied<T> {
+    fn drop(&mut self) {
+        let (Some(kept), Ok(runtime)) = (self.kept.take(), Handle::try_current()) else { return };
+        let after_drop = self.after_drop;
+        if !after_drop.is_zero() {
+            runtime.spawn(async move {
+                tokio::time::sleep(after_drop).await;
+                drop(kept);
+            });
+        }
+    }
 }
 
 /// A key is read by a connection of the pool that its request uses, so that no other purpose waits for it.
@@ -105,5 +143,24 @@ fn refused(full: Full) -> Error {
         }
         Counted::Edits(_) => Error::limited("limit_edits_in_flight", detail("edits of the team"), limit("team-edits")),
         Counted::Lists(_) => Error::limited("limit_lists_in_flight", detail("lists of the team"), limit("team-lists")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::lines::Lines;
+
+    /// A client that disconnects again and again would use all connections by statements that still run.
+    #[tokio::test]
+    async fn abandoned_lists_keep_their_turn() {
+        let lists = Lines::new(1, 9);
+        drop(Occupied::new(lists.wait_turn("team").await.unwrap(), Work::List));
+        tokio::task::yield_now().await;
+        assert!(lists.wait_turn("team").now_or_never().is_none(), "its statement may still run");
+        Occupied::new(lists.wait_turn("others").await.unwrap(), Work::List).free();
+        drop(lists.wait_turn("others").now_or_never().expect("the list has ended").unwrap());
     }
 }

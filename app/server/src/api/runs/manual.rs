@@ -19,8 +19,8 @@ use super::RunView;
 use super::backfills::{self, BackfillBody};
 use crate::App;
 use crate::api::request::auth::{Caller, Editor};
-use crate::api::request::edit_transaction::EditTransaction;
-use crate::api::request::error::Error;
+use crate::api::request::edit_transaction::{EditTransaction, wait_team_turn};
+use crate::api::request::error::{Error, Limit};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
 use crate::api::workflows::edit::lock_alive;
 
@@ -82,18 +82,16 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
     }
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
-    let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, edit).await?;
-    tx.commit().await?;
-    answer(app, outcome)
+    let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, app.config.requested_fires(), edit).await?;
+    commit_and_answer(app, tx, outcome).await
 }
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
     let workflow_id = find_workflow_of(app, id, caller).await?;
     let mut tx = EditTransaction::begin(app, caller, workflow_id).await?;
     let workflow = lock_alive(&mut tx, workflow_id, caller.team_id, edit.now).await?;
-    let outcome = manual::retry_run(&mut tx, &workflow, id, edit).await?;
-    tx.commit().await?;
-    answer(app, outcome)
+    let outcome = manual::retry_run(&mut tx, &workflow, id, app.config.requested_fires(), edit).await?;
+    commit_and_answer(app, tx, outcome).await
 }
 
 /// Returns the workflow of a run, which never changes.
@@ -103,8 +101,11 @@ async fn find_workflow_of(app: &App, run: Uuid, caller: &Caller) -> Result<Workf
     Ok(WorkflowId(run.workflow_id))
 }
 
-/// The request is committed at this point.
-fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
+/// Commits the request, unless the limit of the team refuses its run.
+async fn commit_and_answer(app: &App, tx: EditTransaction, outcome: ManualOutcome) -> Result<Response, Error> {
+    if !matches!(outcome, ManualOutcome::Exhausted { .. }) {
+        tx.commit().await?;
+    }
     match outcome {
         ManualOutcome::Run(run_id) => {
             app.wake.notify();
@@ -116,11 +117,23 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
             "run_live",
             "this run, or another run of its scheduled time, has not ended: wait until it ends, or cancel it",
         )),
+        ManualOutcome::Exhausted { per_minute, retry_secs } => Err(refuse_start(per_minute, retry_secs)),
     }
+}
+
+fn refuse_start(per_minute: i64, retry_secs: u32) -> Error {
+    let detail = format!(
+        "manual runs, retries and backfills of the team may start {per_minute} runs a minute: wait for Retry-After seconds, \
+         then repeat"
+    );
+    let limit = Limit { policy: "team-requested-fires", quota: per_minute, window_secs: Some(60), retry_secs };
+    Error::limited("limit_fires_per_minute", detail, limit)
 }
 
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
+    // Not that of the workflow, whose edits a cancellation need not wait for.
+    let _turn = wait_team_turn(app, caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let before = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use schedule::WorkflowId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -95,7 +96,7 @@ pub(crate) async fn get_schedule(
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
 ) -> Result<ScheduleAnswer, Error> {
-    read(&app, id, caller.team_id).await
+    read(&app, &app.pools.reads, id, caller.team_id).await
 }
 
 /// Create or replace a workflow's schedule; an absent field takes its default.
@@ -115,7 +116,8 @@ pub(crate) async fn put_schedule(
     let had_none = change.before.spec.timing.cron.is_none();
     let spec = body.apply_to(&change.before.spec, &change.bounds)?;
     change.save_spec(&app, spec, "schedule").await?;
-    Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read(&app, id, None).await?))
+    let saved = read(&app, &app.pools.edits, id, None).await?;
+    Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, saved))
 }
 
 /// Change a schedule. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
@@ -135,7 +137,7 @@ pub(crate) async fn patch_schedule(
     let patched = body::patch_schedule(&change.before.spec, patch, kind, &change.bounds)?;
     let spec = patched.ok_or_else(|| no_schedule(id))?;
     change.save_spec(&app, spec, "schedule").await?;
-    read(&app, id, None).await
+    read(&app, &app.pools.edits, id, None).await
 }
 
 /// Delete a workflow's schedule; the workflow, its policies and its history remain.
@@ -157,8 +159,9 @@ pub(crate) async fn delete_schedule(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<ScheduleAnswer, Error> {
-    let mut connection = app.pools.reads.acquire().await?;
+/// Reads the schedule of a workflow by a connection of this pool: the answer to an edit waits for no list.
+async fn read(app: &App, pool: &PgPool, id: WorkflowId, team_id: Option<i64>) -> Result<ScheduleAnswer, Error> {
+    let mut connection = pool.acquire().await?;
     let found = find_workflow(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
     ScheduleView::of(found, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }

@@ -16,8 +16,8 @@ pub(super) enum Kind {
     Occurrences(Window),
 }
 
-/// A part of the occurrences without a partition by day, in the order of their decisions. The windows of a turn do not overlap, so a row that must
-/// stay is read once.
+/// A part of the occurrences without a partition by day, in the order of their decisions. The windows of a turn do not
+/// overlap, so a row that must stay is read once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     after: (DateTime<Utc>, Uuid),
@@ -46,6 +46,8 @@ pub(super) struct Ages {
     pub(super) runs: DateTime<Utc>,
     /// Occurrences, by `decided_on` and `scheduled_time`.
     pub(super) occurrences: DateTime<Utc>,
+    /// Entries of the audit log, by `at`; `None`: they are kept forever.
+    pub(super) audit: Option<DateTime<Utc>>,
     /// The time of the turn, from which catch-up windows count.
     pub(super) now: DateTime<Utc>,
 }

@@ -1,7 +1,8 @@
-//! Step 7 of 7: the partitions by day of occurrences, runs and results: makes them ahead, and drops old ones.
+//! Step 7 of 7: the partitions of occurrences, runs, results and processed outbox rows by day, and of the audit log by
+//! month: makes them ahead, and drops old ones.
 //!
 //! The functions in the database run as its owner and wait 100 ms for a lock, so that fires do not queue behind a reader
-//! with an open transaction. What is locked stays until the next turn.
+//! with an open transaction. What is locked stays until the next turn, a minute later.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -11,8 +12,8 @@ use super::old_rows::Ages;
 /// Today, and the days ahead that have partitions. The job can fail for a week before a day has none, and then its rows
 /// are in the partition after the days until the job makes it.
 const DAYS_AHEAD: i32 = 8;
-/// The tables with partitions by day. Results follow their runs.
-const TABLES: [&str; 3] = ["occurrences", "runs_ended", "run_results"];
+/// The tables with partitions by day or month. Results follow their runs.
+const TABLES: [&str; 5] = ["occurrences", "runs_ended", "run_results", "audit_log", "outbox_processed"];
 /// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
 const MOST_DROPPED: u32 = 40;
 
@@ -30,7 +31,7 @@ pub(super) async fn make_next_days(db: &mut PgConnection, now: DateTime<Utc>) ->
     for table in TABLES {
         let made = make_next_days_of(db, table, now).await?;
         if made > 0 {
-            tracing::info!(table, partitions = made, "partitions by day made");
+            tracing::info!(table, partitions = made, "partitions made");
         }
     }
     Ok(())
@@ -50,11 +51,23 @@ async fn make_next_days_of(db: &mut PgConnection, table: &'static str, now: Date
     .await
 }
 
+/// Returns whether a transaction had locked a table, so that days of it could not be made or dropped.
+pub(super) async fn is_one_locked(db: &mut PgConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a table was locked
+        SELECT EXISTS (SELECT FROM partition_bounds WHERE locked_on IS NOT NULL) AS "is_locked!"
+        "#
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Drops the partitions of days that are not kept any more.
 pub(super) async fn drop_old_days(db: &mut PgConnection, ages: &Ages) -> sqlx::Result<Dropped> {
     let mut dropped = Dropped::default();
     for table in TABLES {
-        let before = if table == "occurrences" { ages.occurrences } else { ages.runs };
+        let Some(before) = ages.of_table(table) else { continue };
         let partitions = drop_old_days_of(db, table, before, ages.now).await?;
         dropped.partitions += u64::from(partitions);
         dropped.may_be_more |= partitions == MOST_DROPPED;
@@ -84,6 +97,18 @@ async fn drop_old_days_of(
         }
     }
     Ok(partitions)
+}
+
+impl Ages {
+    /// The instant before which a partition of the table is old; `None`: it is kept forever.
+    fn of_table(&self, table: &str) -> Option<DateTime<Utc>> {
+        match table {
+            "occurrences" => Some(self.occurrences),
+            "audit_log" => self.audit,
+            "outbox_processed" => Some(self.processed),
+            _ => Some(self.runs),
+        }
+    }
 }
 
 /// Returns `dropped`, `none`, `locked` or `needed`.

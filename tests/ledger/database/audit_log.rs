@@ -1,0 +1,138 @@
+//! The audit log by month: a month is dropped after the retention, and no login of the app removes an entry.
+
+use local::stack::StackOptions;
+use schedule::WorkflowId;
+use serde_json::json;
+use sqlx::error::DatabaseError;
+use sqlx::{Connection as _, PgConnection};
+use tests::Story;
+
+use super::partition_plans::{plan, shipped_statements};
+use crate::steps::{hourly, story_without_executor};
+
+/// Later than the months for which the migration made partitions.
+const MORNING: &str = "2035-03-02T08:30:00Z";
+/// 400 days after the end of March 2035.
+const AFTER_RETENTION: &str = "2036-05-06T08:30:00Z";
+
+/// The months of the entries about workflows, a line for each.
+async fn months(s: &Story) -> String {
+    s.table(
+        "SELECT DISTINCT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM') FROM audit_log
+          WHERE subject LIKE 'workflow:%' ORDER BY 1",
+    )
+    .await
+}
+
+/// A story with a workflow whose entry is in the partition of its month.
+async fn story_with_entry() -> (Story, WorkflowId) {
+    let s = story_without_executor(MORNING).await;
+    s.job("prune").await;
+    let wf = hourly(&s, json!({})).await;
+    let partition = "SELECT DISTINCT tableoid::regclass::text FROM audit_log WHERE subject LIKE 'workflow:%'";
+    assert_eq!(s.table(partition).await, "audit_log_20350331");
+    (s, wf)
+}
+
+#[tokio::test]
+async fn old_months_go_newer_months_stay() {
+    let (s, wf) = story_with_entry().await;
+    s.now_is("2036-04-02T08:30:00Z").await;
+    s.edit(wf, json!({"name": "later"})).await;
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "2035-03\n2036-04", "March is not 400 days old");
+    s.now_is(AFTER_RETENTION).await;
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "2036-04");
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn zero_days_keep_the_log_forever() {
+    let s = Story::with(StackOptions {
+        now: Some(MORNING.parse().unwrap()),
+        app: |config| {
+            config.executor_slots = 0;
+            config.audit_keep_days = 0;
+        },
+        ..StackOptions::default()
+    })
+    .await;
+    hourly(&s, json!({})).await;
+    s.job("prune").await;
+    s.now_is(AFTER_RETENTION).await;
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "2035-03");
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_dropped_month_waits_for_readers() {
+    let (s, wf) = story_with_entry().await;
+    s.now_is(AFTER_RETENTION).await;
+    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("SELECT count(*) FROM audit_log").execute(&mut *reader).await.unwrap();
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "2035-03", "a reader uses it");
+    s.edit(wf, json!({"name": "edited"})).await;
+    sqlx::query("SELECT 1").execute(&mut *reader).await.unwrap();
+    reader.rollback().await.unwrap();
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "2036-05", "the next turn drops it, and the edit did not wait");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// Each instance reads them every five seconds, and there may be any number of edits since the last one.
+#[tokio::test]
+async fn deletions_are_read_without_edits() {
+    let (s, _) = story_with_entry().await;
+    s.execute(
+        "INSERT INTO audit_log (at, actor, verb, subject)
+         SELECT '2035-03-02T08:30:00Z', 'key', 'update', 'workflow:1' FROM generate_series(1, 5000)",
+    )
+    .await;
+    s.execute("ANALYZE audit_log").await;
+    let mut session = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    let texts = shipped_statements();
+    let text = texts.iter().find(|text| text.trim_start().starts_with("-- deleted workflows:")).unwrap();
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        let plan = plan(&mut session, text, mode, s.clock.now()).await.to_string();
+        // The name that Postgres gives the index of the month.
+        assert!(plan.contains("audit_log_20350331_id_idx"), "{plan}");
+    }
+    session.close().await.unwrap();
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// Neither by a statement nor by the owner's function, which keeps 30 days whatever its caller says.
+#[tokio::test]
+async fn the_app_removes_no_audit_entry() {
+    let (s, _) = story_with_entry().await;
+    let entries = s.count("SELECT count(*) FROM audit_log").await;
+    let mut app = PgConnection::connect(&s.dsn()).await.unwrap();
+    for statement in [
+        "DELETE FROM audit_log",
+        "UPDATE audit_log SET actor = 'x'",
+        "DELETE FROM audit_log_20350331",
+        "UPDATE audit_log_20350331 SET actor = 'x'",
+        "TRUNCATE audit_log_20350331",
+        "DROP TABLE audit_log_20350331",
+        "ALTER TABLE audit_log DETACH PARTITION audit_log_20350331",
+    ] {
+        let refused = sqlx::query(statement).execute(&mut app).await.expect_err(statement);
+        let code = refused.as_database_error().and_then(DatabaseError::code);
+        assert_eq!(code.as_deref(), Some("42501"), "{statement}: {refused}");
+    }
+    let drop = "SELECT drop_oldest_partition('audit_log', 'infinity', 'infinity')";
+    assert_eq!(sqlx::query_scalar::<_, String>(drop).fetch_one(&mut app).await.unwrap(), "none");
+    // The trigger is of the partitions, too, so the owner cannot do it by mistake.
+    let refused = sqlx::query("DELETE FROM audit_log_20350331").execute(&s.pool).await.unwrap_err();
+    assert!(refused.to_string().contains("audit_log is append-only"), "{refused}");
+    assert_eq!(s.count("SELECT count(*) FROM audit_log").await, entries);
+    s.publish().await;
+    s.end_early().await;
+}
