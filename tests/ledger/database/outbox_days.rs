@@ -2,8 +2,10 @@
 
 use schedule::WorkflowId;
 use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
 use tests::Story;
 
+use super::partition_plans::{plan, shipped_statements};
 use crate::steps::{hourly, story_without_executor};
 
 /// Later than the days for which the migration made partitions.
@@ -118,5 +120,41 @@ async fn a_settle_without_a_partition_succeeds() {
     assert_eq!(partitions_of(&s, wf).await, ["outbox_processed_later"]);
     s.job("prune").await;
     assert_eq!(partitions_of(&s, wf).await, ["outbox_processed_20350302"]);
+    s.end_early().await;
+}
+
+/// Statements about rows of any status, and why they may read all days.
+const OF_ALL_ROWS: [(&str, &str); 4] = [
+    ("list the outbox by key", "an operator's list of all rows, by an index of each day"),
+    ("the last outbox row that the list read", "the end of that list"),
+    ("find an outbox row", "an operator names the row"),
+    ("lock: the publication is locked before the row", "an operator names the row"),
+];
+
+/// Claims, settles and gauges are about open or failed rows, and their plans have no day.
+#[tokio::test]
+async fn statements_on_open_rows_plan_no_day() {
+    let s = story_without_executor(MORNING).await;
+    s.job("prune").await;
+    let mut session = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for text in shipped_statements() {
+        let label = text.trim_start().trim_start_matches("-- ").lines().next().unwrap_or_default().to_owned();
+        let is_about_rows =
+            ["FROM outbox_events", "JOIN outbox_events", "UPDATE outbox_events"].iter().any(|part| text.contains(part));
+        if !is_about_rows || OF_ALL_ROWS.iter().any(|(prefix, _)| label.starts_with(prefix)) {
+            continue;
+        }
+        for mode in ["force_custom_plan", "force_generic_plan"] {
+            let plan = plan(&mut session, &text, mode, s.clock.now()).await;
+            if plan.to_string().contains("outbox_processed") {
+                wrong.push(format!("{label}: {mode}"));
+            }
+        }
+        checked += 1;
+    }
+    assert!(checked >= 10, "the statements were not found");
+    assert!(wrong.is_empty(), "`processed_on IS NULL` is missing, or a reason in OF_ALL_ROWS:\n{}", wrong.join("\n"));
+    session.close().await.unwrap();
     s.end_early().await;
 }
