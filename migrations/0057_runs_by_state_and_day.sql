@@ -20,13 +20,18 @@ CREATE TABLE partition_bounds (
     parent    TEXT        PRIMARY KEY,
     first_day timestamptz NOT NULL,
     next_day  timestamptz NOT NULL,
-    CONSTRAINT partition_bounds_days CHECK (first_day <= next_day)
+    unit      TEXT        NOT NULL DEFAULT 'day',
+    locked_on timestamptz NULL,
+    CONSTRAINT partition_bounds_days CHECK (first_day <= next_day),
+    CONSTRAINT partition_bounds_unit CHECK (unit IN ('day', 'month'))
 );
 
 COMMENT ON TABLE  partition_bounds           IS 'Which days of a table have partitions of their own; written only by make_day_partitions and drop_oldest_partition';
-COMMENT ON COLUMN partition_bounds.parent    IS 'The partitioned table: occurrences, runs_ended or run_results';
+COMMENT ON COLUMN partition_bounds.parent    IS 'The partitioned table, for example occurrences';
 COMMENT ON COLUMN partition_bounds.first_day IS 'The bound between the partition before the days and the first day';
 COMMENT ON COLUMN partition_bounds.next_day  IS 'The bound between the last day and the partition after the days';
+COMMENT ON COLUMN partition_bounds.unit      IS 'What one partition has: a day, or a month of a table that is small or kept for long (UTC)';
+COMMENT ON COLUMN partition_bounds.locked_on IS 'When the job prune last found the table locked (cronbox_now), and tries again a minute later; NULL = it did what was due';
 
 LOCK TABLE runs IN ACCESS EXCLUSIVE MODE;
 

@@ -45,9 +45,9 @@ static HOUSES: [House; 15] = [
         rooms: &[
             ("crate", "lib"),
             ("loop and jobs", "run test_controls recovery timeouts"),
-            ("attempts", "attempt heartbeat"),
+            ("attempts", "attempt heartbeat started"),
             ("executor", "executor"),
-            ("parts of an executor", "attempts_in_flight auto_pause call settings shutdown wake"),
+            ("parts of an executor", "attempts_in_flight auto_pause call ends settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
             ("actions", "actions"),
         ],

@@ -49,6 +49,7 @@ mod execution {
     mod attempts;
     pub(crate) mod crashes;
     mod database_stalls;
+    mod ends;
     mod fairness;
     mod heartbeats;
     mod leases;
@@ -56,6 +57,7 @@ mod execution {
     mod recovery;
     mod retries;
     mod shutdown;
+    mod started_fires;
 }
 
 /// Fires of the schedule and manual ones.

@@ -11,6 +11,7 @@ use ledger::backfills::refill_backfill;
 use ledger::runs::RunState;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
@@ -23,6 +24,7 @@ use crate::actions::{Again, Outcome, Sender, perform_action};
 use crate::auto_pause;
 use crate::call::build_call;
 use crate::claim::{self, Claimed, Finished, Ownership};
+use crate::ends::Ended;
 use crate::hand_over::{self, Sent};
 use crate::next_try::next_try;
 
@@ -69,6 +71,8 @@ struct Verdict {
     failed_tries: i32,
     result: Option<Value>,
     error: Option<String>,
+    /// Whether it is known that no run of the workflow waited for the slot when the outcome was written.
+    has_no_queue: bool,
 }
 
 impl Executor {
@@ -87,16 +91,22 @@ impl Executor {
                 drop(registered);
                 self.ended(&run, &verdict).await;
             }
-            Ok(Left::Taken) => {}
+            // A claim leaves a run out whose attempt this process has not ended, so it may wait for this end.
+            Ok(Left::Taken) => {
+                drop(registered);
+                self.parts.wake.notify();
+            }
             Ok(Left::Stopped) => {
                 tracing::warn!(run_id = %run.id, "run lost; its attempt was stopped");
                 registered.into_stopped();
                 self.release_stopped().await;
+                self.parts.wake.notify();
             }
             Err(_) => {
                 tracing::error!(run_id = %run.id, "attempt panicked; recovery continues or abandons its run");
                 registered.into_stopped();
                 self.release_stopped().await;
+                self.parts.wake.notify();
             }
         }
     }
@@ -123,6 +133,11 @@ impl Executor {
         };
         let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
+        // While it waited for the loop, its lease may have ended, so it must not begin.
+        match stopped.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            stop => return after_stop(stop.ok()),
+        }
         let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
         let call = build_call(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
@@ -136,12 +151,7 @@ impl Executor {
                     Err(_) => Ending::TimedOut,
                 })
             }
-            stop = stopped => match stop {
-                Ok(Stop::Cancelled) => Ok(Ending::Cancelled),
-                Ok(Stop::HandedOver) => Err(Cut::HandedOver),
-                // After an error another attempt has replaced this one, so this one must not continue.
-                Ok(Stop::Lost) | Err(_) => Err(Cut::Lost),
-            },
+            stop = stopped => after_stop(stop.ok()),
         }
     }
 
@@ -154,7 +164,7 @@ impl Executor {
                 Ok(Some(state)) => {
                     tracing::info!(run_id = %run.id, "run handed over at shutdown; its state is now {}", state.in_words());
                     if state.is_terminal()
-                        && let Err(error) = self.hand_on(run).await
+                        && let Err(error) = self.hand_on(run, false).await
                     {
                         tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
                     }
@@ -177,9 +187,12 @@ impl Executor {
     }
 
     /// Writes the outcome, however long the database is unavailable, because the action has been performed.
-    async fn write_down(&self, run: &Claimed, verdict: Verdict) -> Left {
+    async fn write_down(&self, run: &Claimed, mut verdict: Verdict) -> Left {
         let mut pause = FIRST_PAUSE;
         loop {
+            if self.write_in_batch(run, &mut verdict).await == Ownership::Ours {
+                return Left::Written(verdict);
+            }
             match self.try_write_down(run, &verdict).await {
                 Ok(Ownership::Ours) => return Left::Written(verdict),
                 Ok(Ownership::Lost) => {
@@ -195,11 +208,20 @@ impl Executor {
         }
     }
 
+    /// Writes the end of a run together with concurrent ones; `Lost` if it may be unwritten.
+    async fn write_in_batch(&self, run: &Claimed, verdict: &mut Verdict) -> Ownership {
+        // A run that is tried again does not end.
+        let (Some(ends), None) = (&self.ends, verdict.again_at) else { return Ownership::Lost };
+        let ended = ends.end_run(run, &verdict.finished(verdict.state), self.parts.clock.now()).await;
+        verdict.has_no_queue = ended == Ended::WithoutQueue;
+        if ended == Ended::Unknown { Ownership::Lost } else { Ownership::Ours }
+    }
+
     async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Ownership> {
         let (instance, now) = (self.parts.instance, self.parts.clock.now());
         let mut connection = self.parts.pool.acquire().await?;
-        let error = verdict.error.as_deref();
         if let Some(run_after) = verdict.again_at {
+            let error = verdict.error.as_deref();
             match claim::try_run_again(&mut connection, instance, run, error, run_after).await? {
                 Ownership::Ours => return Ok(Ownership::Ours),
                 // The run was cancelled meanwhile, or this attempt has lost it.
@@ -207,7 +229,7 @@ impl Executor {
             }
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
-        let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
+        let finished = verdict.finished(state);
         if claim::finish_run(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
             return Ok(Ownership::Ours);
         }
@@ -230,7 +252,7 @@ impl Executor {
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
             auto_pause::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
-        if let Err(error) = self.hand_on(run).await {
+        if let Err(error) = self.hand_on(run, verdict.has_no_queue).await {
             tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
         }
         if let Some(backfill) = run.backfill_id
@@ -249,12 +271,12 @@ impl Executor {
     }
 
     /// Gives the free slot to the next queued run.
-    async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
+    async fn hand_on(&self, run: &Claimed, has_no_queue: bool) -> sqlx::Result<()> {
         // Under these policies another transaction may be queueing a run now, and only a check under the workflow's
         // lock sees it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
         let workflow = WorkflowId(run.workflow_id);
-        if may_wait || queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
+        if may_wait || !has_no_queue && queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
             let advanced = queue::advance_workflow(&self.parts.pool, workflow, self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
                 self.parts.wake.notify();
@@ -264,8 +286,25 @@ impl Executor {
     }
 }
 
+impl Verdict {
+    /// The outcome of a run that ends in this state.
+    fn finished(&self, state: RunState) -> Finished<'_> {
+        Finished { state, result: self.result.as_ref(), error: self.error.as_deref(), failed_tries: self.failed_tries }
+    }
+}
+
+/// What an attempt does that must stop; without a reason another attempt has replaced it, so it must not continue.
+fn after_stop(stop: Option<Stop>) -> Result<Ending, Cut> {
+    match stop {
+        Some(Stop::Cancelled) => Ok(Ending::Cancelled),
+        Some(Stop::HandedOver) => Err(Cut::HandedOver),
+        Some(Stop::Lost) | None => Err(Cut::Lost),
+    }
+}
+
 fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
-    let plain = |state| Verdict { state, again_at: None, failed_tries: 0, result: None, error: None };
+    let plain =
+        |state| Verdict { state, again_at: None, failed_tries: 0, result: None, error: None, has_no_queue: false };
     let again_at = |at_least| next_try(run.tries, run.max_attempts, at_least, now);
     match ending {
         Ending::Succeeded(result) => Verdict { result: Some(result), ..plain(RunState::Succeeded) },

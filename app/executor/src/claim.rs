@@ -1,11 +1,12 @@
 //! Step 7 of 7: how an executor claims a run, renews its lease, and releases it.
 //!
-//! A claim raises `attempt` and writes the end of the lease. Each later statement names instance and attempt, so an
+//! A claim raises `attempt` and writes the end of the lease. A fire may start its run as a claim would, in the statement
+//! that decides it (`started.rs`). Each later statement names instance and attempt, so an
 //! executor that has lost its run cannot change it. The result of such an attempt is kept as a late result.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use ledger::runs::{RunState, Trigger};
+use ledger::runs::{RunState, StartedRun, Trigger};
 use serde_json::Value;
 use uuid::Uuid;
 use workflows::definition::policies::Overlap;
@@ -297,6 +298,46 @@ pub async fn claim_due_runs(
         &used_by_workflow,
         slots.free,
         slots.running_of_a_team,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Reads what the first attempts of runs need that this instance started in the decision of their fires: what a claim
+/// would return of them. A run whose workflow was deleted since is missing.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) -> sqlx::Result<Vec<Claimed>> {
+    let ids: Vec<_> = started.iter().map(|run| run.id).collect();
+    let workflows: Vec<_> = started.iter().map(|run| run.workflow_id).collect();
+    let times: Vec<_> = started.iter().map(|run| run.scheduled_time).collect();
+    sqlx::query_as!(
+        Claimed,
+        r#"
+        -- read started runs: their rows are known, because the decision wrote them
+        SELECT s.id AS "id!", w.id AS workflow_id, w.team_id, 'schedule'::text AS "trigger!: Trigger",
+               s.scheduled_time AS "scheduled_time?", 1 AS "attempt!", 0 AS "tries!", 0 AS "recoveries!", 0 AS "cut_off!",
+               w.action, w.starting_inputs AS "inputs!", w.timeout_secs, w.max_attempts,
+               w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
+               w.cron_schedule, w.timezone, w.ends_at, NULL::uuid AS "backfill_id?",
+               -- as in a claim
+               COALESCE((SELECT max(o.scheduled_time) FROM occurrences o
+                          WHERE o.workflow_id = s.workflow_id AND o.scheduled_time < s.scheduled_time
+                            AND o.scheduled_time >= hours_before($4, 168) AND o.scheduled_time < hours_before($4, -24)
+                            AND o.run_id IS NOT NULL),
+                        CASE WHEN w.created_on < hours_before($4, 144)
+                                  OR (SELECT TRUE FROM backfills b WHERE b.workflow_id = s.workflow_id LIMIT 1) THEN
+                             last_run_before(s.workflow_id, LEAST(s.scheduled_time, hours_before($4, 168)))
+                        END) AS last_scheduled_time
+          FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) AS s (id, workflow_id, scheduled_time)
+          JOIN workflows w ON w.id = s.workflow_id
+          JOIN teams t ON t.id = w.team_id
+        "#,
+        &ids,
+        &workflows,
+        &times,
+        times.iter().max().copied(),
     )
     .fetch_all(db)
     .await

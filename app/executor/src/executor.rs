@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use db::PgPool;
+use ledger::runs::OfferedSlots;
 use schedule::Clock;
 use uuid::Uuid;
 use workflows::notify::Notifier;
 
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
+use super::ends::EndBatches;
 use super::{Settings, Wake};
 use crate::actions::Client;
 use crate::claim::{self, Claimed, Lease, Slots};
+
+/// How long the executor waits for fires that are being decided.
+pub(super) const DECISION_LIMIT: Duration = Duration::from_secs(3);
 
 /// The inputs of an executor.
 #[derive(Clone)]
@@ -27,6 +32,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Its settings.
     pub settings: Settings,
+    /// Its slots, which it offers to the fires that this instance decides.
+    pub offered: OfferedSlots,
     /// Notifies it of accepted runs.
     pub wake: Wake,
     /// Notifies the publisher of the workflows that it pauses.
@@ -41,6 +48,8 @@ pub struct Executor {
     pub(super) in_flight: AttemptsInFlight,
     /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
+    /// Writes the outcomes of concurrent attempts together; `None` = each on its own.
+    pub(super) ends: Option<EndBatches>,
     #[cfg(debug_assertions)]
     pub(super) after_action: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -54,6 +63,7 @@ impl Executor {
             client,
             in_flight: AttemptsInFlight::default(),
             has_unknown_claims: Arc::default(),
+            ends: None,
             #[cfg(debug_assertions)]
             after_action: None,
         }
@@ -71,13 +81,27 @@ impl Executor {
         self.in_flight.claim_and_register(&mut connection, self.run_lease(), slots, self.parts.clock.now()).await
     }
 
-    /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.
+    /// Whether leases that began at this time may soon expire, so that no attempt may begin.
+    pub(super) fn is_too_old(&self, requested: Instant) -> bool {
+        requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
+    }
+
+    /// Hands over the runs that a claim or a decision with a lost reply may have taken; returns false if that is not
+    /// possible now.
     ///
     /// Only the loop of the executor calls it: no claim is in progress then.
     pub(super) async fn hand_over_unknown(&self) -> bool {
-        if !self.has_unknown_claims.load(Ordering::SeqCst) {
+        if !self.has_unknown_claims.load(Ordering::SeqCst) && !self.parts.offered.has_unknown_runs() {
             return true;
         }
+        // A run that a fire starts now would be unknown, too, although its attempt is about to begin.
+        let stopping = tokio::time::timeout(DECISION_LIMIT, self.parts.offered.stop_starts());
+        let Ok(stopped) = stopping.await else {
+            tracing::warn!(
+                "unknown runs not handed over, because a fire is still being decided; the next poll tries again"
+            );
+            return false;
+        };
         let handed_over = async {
             let mut connection = self.parts.pool.acquire().await?;
             let max_age = f64::from(self.parts.settings.max_age_secs);
@@ -87,13 +111,17 @@ impl Executor {
         match handed_over.await {
             Ok(claim::Unknown { handed_over, locked }) => {
                 self.has_unknown_claims.store(locked > 0, Ordering::SeqCst);
+                self.parts.offered.forget_unknown_runs(&stopped);
                 if handed_over > 0 {
-                    tracing::warn!(runs = handed_over, "runs handed over, because the reply to their claim was lost");
+                    tracing::warn!(
+                        runs = handed_over,
+                        "runs handed over, because the reply to their claim or decision was lost"
+                    );
                 }
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "runs not handed over, although the reply to their claim was lost; the next poll tries again");
+                tracing::warn!(%error, "runs not handed over, although the reply to their claim or decision was lost; the next poll tries again");
                 false
             }
         }

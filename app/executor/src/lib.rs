@@ -13,6 +13,7 @@ mod attempts_in_flight;
 mod auto_pause;
 mod call;
 pub mod claim;
+mod ends;
 mod executor;
 pub mod hand_over;
 mod heartbeat;
@@ -21,6 +22,7 @@ pub mod recovery;
 mod run;
 mod settings;
 mod shutdown;
+mod started;
 #[cfg(debug_assertions)]
 mod test_controls;
 pub mod timeouts;

@@ -5,10 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use db::failpoint::pass_point;
+use ledger::runs::OfferedSlots;
 use serde_json::Value;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
 use workflows::failpoint::Point;
 
+use super::ends::EndBatches;
+use super::executor::DECISION_LIMIT;
+use super::started::{ReadyAttempt, receive_started_runs};
 use super::{Executor, Settings, heartbeat};
 use crate::claim::{Claimed, Slots};
 use crate::shutdown::Shutdown;
@@ -17,7 +23,37 @@ use crate::shutdown::Shutdown;
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
 /// How many runs one claim takes at most: by so many the bytes of the runs may exceed their limit.
-const CLAIMED_AT_ONCE: i64 = 64;
+const CLAIMED_AT_ONCE: usize = 64;
+
+/// When the loop claims again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Now.
+    Claim,
+    /// At the end of an attempt, because runs may wait for its slot.
+    ClaimAfterEnd,
+    /// At the end of a claimed run, a notification or the poll: the last claim has left no run that waits for a slot.
+    Wait,
+}
+
+impl Next {
+    /// What follows the end of an attempt; `had_room` is whether another run could have started before it.
+    ///
+    /// The end of a claimed run always leads to a claim: its team may have a limit over all instances, and the claim did
+    /// not say whether it left runs for that.
+    fn after_end(self, had_room: bool, freed: Origin) -> Self {
+        if had_room && self == Self::Wait && freed == Origin::Fire { Self::Wait } else { Self::Claim }
+    }
+}
+
+/// What started the run of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A claim.
+    Claim,
+    /// The fire that this instance decided.
+    Fire,
+}
 
 /// The attempts that one loop has started. Each uses a slot of its team until the loop sees the end of its task.
 #[derive(Default)]
@@ -25,6 +61,10 @@ pub(super) struct RunningAttempts {
     tasks: JoinSet<()>,
     /// What each task uses.
     uses: HashMap<Id, Use>,
+    /// The memory that all tasks use.
+    bytes: usize,
+    /// The slots of all teams, also those of fires whose attempts have not begun.
+    slots: OfferedSlots,
 }
 
 /// What an attempt uses beside its slot.
@@ -32,14 +72,15 @@ pub(super) struct RunningAttempts {
 struct Use {
     team_id: i64,
     workflow_id: i64,
+    origin: Origin,
     /// The memory of its action and inputs.
     bytes: usize,
 }
 
 impl Use {
-    fn of_run(run: &Claimed) -> Self {
+    fn of_run(run: &Claimed, origin: Origin) -> Self {
         let bytes = count_bytes(&run.action) + count_bytes(&run.inputs);
-        Self { team_id: run.team_id, workflow_id: run.workflow_id, bytes }
+        Self { team_id: run.team_id, workflow_id: run.workflow_id, origin, bytes }
     }
 }
 
@@ -64,55 +105,60 @@ impl RunningAttempts {
         self.tasks.len()
     }
 
-    /// Starts an attempt, which uses a slot of its team.
+    /// Starts an attempt, whose run has a slot of its team.
     fn start_attempt(&mut self, uses: Use, attempt: impl Future<Output = ()> + Send + 'static) {
         let task = self.tasks.spawn(attempt).id();
+        self.bytes += uses.bytes;
         self.uses.insert(task, uses);
     }
 
     /// Whether a further run may start: a slot is free, and the documents of the running ones are within their limit.
     fn has_room(&self, settings: &Settings) -> bool {
-        let bytes: usize = self.uses.values().map(|uses| uses.bytes).sum();
-        self.len() < settings.slots && bytes < settings.bytes
+        self.slots.count_used() < settings.slots && self.bytes < settings.bytes
     }
 
     /// Waits until an attempt ends, and frees its slot; `None` if none runs. If the wait is cancelled, nothing is lost.
-    pub(super) async fn wait_for_end(&mut self) -> Option<()> {
+    pub(super) async fn wait_for_end(&mut self) -> Option<Origin> {
         let ended = self.tasks.join_next_with_id().await?;
-        self.free_slot(&ended);
-        Some(())
+        Some(self.free_slot(&ended))
     }
 
-    /// Frees the slots of all attempts that have ended.
-    fn free_slots(&mut self) {
+    /// Frees the slots of all attempts that have ended; returns a claim as their origin, if one of them was claimed.
+    fn free_slots(&mut self) -> Option<Origin> {
+        let mut freed = None;
         while let Some(ended) = self.tasks.try_join_next_with_id() {
-            self.free_slot(&ended);
+            let origin = self.free_slot(&ended);
+            freed = if freed == Some(Origin::Claim) { freed } else { Some(origin) };
         }
+        freed
     }
 
-    fn free_slot(&mut self, ended: &Result<(Id, ()), JoinError>) {
+    fn free_slot(&mut self, ended: &Result<(Id, ()), JoinError>) -> Origin {
         let task = match ended {
             Ok((task, ())) => *task,
             Err(error) => error.id(),
         };
-        self.uses.remove(&task);
+        let Some(uses) = self.uses.remove(&task) else { return Origin::Claim };
+        self.bytes -= uses.bytes;
+        self.slots.free_slot(uses.team_id);
+        uses.origin
     }
 
-    /// Returns what a claim may take.
+    /// Returns what a claim may take. Until its end, fires leave so many slots to it.
     fn slots_to_claim(&self, settings: &Settings) -> Slots {
-        let (mut used, mut used_by_workflow) = (HashMap::<i64, i64>::new(), HashMap::<i64, i64>::new());
+        let mut used_by_workflow = HashMap::<i64, i64>::new();
         for uses in self.uses.values() {
-            *used.entry(uses.team_id).or_default() += 1;
             *used_by_workflow.entry(uses.workflow_id).or_default() += 1;
         }
         let count = |slots: usize| i64::try_from(slots).unwrap_or(i64::MAX);
+        let (free, used) = self.slots.begin_claim(settings.slots, CLAIMED_AT_ONCE);
         Slots {
             total: count(settings.slots),
-            free: count(settings.slots.saturating_sub(self.len())),
-            most: CLAIMED_AT_ONCE,
+            free: count(free),
+            most: count(CLAIMED_AT_ONCE),
             of_a_team: count(settings.slots_of_a_team),
             running_of_a_team: settings.running_of_a_team,
-            used: used.into_iter().collect(),
+            used: used.into_iter().map(|(team_id, slots)| (team_id, count(slots))).collect(),
             used_by_workflow: used_by_workflow.into_iter().collect(),
         }
     }
@@ -125,28 +171,70 @@ impl RunningAttempts {
 
 impl Executor {
     /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
-    pub async fn execute_until(self, shutdown: Shutdown) {
+    ///
+    /// Runs come from claims, and from the fires that this instance decides (`started.rs`).
+    pub async fn execute_until(mut self, shutdown: Shutdown) {
         let settings = self.parts.settings;
-        let poll = self.parts.settings.poll;
+        self.ends = Some(EndBatches::new(self.parts.pool.clone(), self.parts.instance));
         let beating = tokio::spawn(heartbeat::renew_repeatedly(self.clone()));
-        let mut running = RunningAttempts::default();
+        let (sender, mut ready) = mpsc::unbounded_channel();
+        let starts = self.parts.offered.receive_starts();
+        let receiving = tokio::spawn(receive_started_runs(self.clone(), starts, sender));
+        // At once, even if the loop waits for a claim.
+        let withdrawing = tokio::spawn(withdraw_at_drain(self.parts.offered.clone(), shutdown.clone()));
+        let mut running = RunningAttempts { slots: self.parts.offered.clone(), ..RunningAttempts::default() };
+        let (mut next, mut next_poll) = (Next::Claim, Instant::now());
         while !shutdown.is_draining() {
-            running.free_slots();
-            let started = self.start_due(&mut running, &shutdown).await;
-            // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
-            let has_room = running.has_room(&settings);
-            if started > 0 && has_room {
-                continue;
+            let had_room = running.has_room(&settings);
+            if let Some(freed) = running.free_slots() {
+                next = next.after_end(had_room, freed);
             }
+            if next == Next::Claim {
+                let started = self.start_due(&mut running, &shutdown).await;
+                next = self.end_claim(&running);
+                next_poll = Instant::now() + settings.poll;
+                // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
+                if started > 0 && running.has_room(&settings) {
+                    next = Next::Claim;
+                    continue;
+                }
+            }
+            let has_room = running.has_room(&settings);
             tokio::select! {
                 () = shutdown.wait_for_drain() => break,
-                Some(()) = running.wait_for_end() => {}
-                () = self.parts.wake.wait_for_notification(), if has_room => {}
-                () = tokio::time::sleep(poll), if has_room => {}
+                Some(freed) = running.wait_for_end() => next = next.after_end(has_room, freed),
+                Some(attempt) = ready.recv() => self.start_ready(&mut running, attempt),
+                () = self.parts.wake.wait_for_notification(), if has_room => next = Next::Claim,
+                () = tokio::time::sleep_until(next_poll), if has_room => next = Next::Claim,
             }
         }
-        self.drain(running, &shutdown).await;
+        self.drain(running, &mut ready, &shutdown).await;
+        withdrawing.abort();
+        receiving.abort();
         beating.abort();
+    }
+
+    /// Offers the slots that a claim has left to fires.
+    fn end_claim(&self, running: &RunningAttempts) -> Next {
+        let settings = self.parts.settings;
+        // A claim counts the running runs of a team over all instances; a fire counts none.
+        let may_offer = settings.running_of_a_team == 0 && running.has_room(&settings);
+        let offer = may_offer.then(|| self.slot_offer());
+        if self.parts.offered.end_claim(settings.slots, settings.slots_of_a_team, offer) {
+            Next::ClaimAfterEnd
+        } else {
+            Next::Wait
+        }
+    }
+
+    /// Starts the attempt of a run that a fire has started.
+    fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
+        pass_point(Point::I4);
+        self.parts.offered.begin_attempt();
+        running.start_attempt(Use::of_run(&run, Origin::Fire), self.clone().execute_attempt(run, registered));
+        if !running.has_room(&self.parts.settings) {
+            self.parts.offered.close();
+        }
     }
 
     pub(super) async fn start_due(&self, running: &mut RunningAttempts, shutdown: &Shutdown) -> usize {
@@ -167,25 +255,38 @@ impl Executor {
             }
         };
         // The leases began when the database executed the claim, not when its reply arrived.
-        if shutdown.is_draining() || requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
-        {
+        if shutdown.is_draining() || self.is_too_old(requested) {
             // This drops the attempts, so `hand_over_unknown` returns their runs.
             return 0;
         }
         let started = claimed.len();
         for (run, registered) in claimed {
             pass_point(Point::I4);
-            running.start_attempt(Use::of_run(&run), self.clone().execute_attempt(run, registered));
+            running.slots.use_slot(run.team_id);
+            running.start_attempt(Use::of_run(&run, Origin::Claim), self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started
     }
 
-    async fn drain(&self, mut running: RunningAttempts, shutdown: &Shutdown) {
+    async fn drain(
+        &self,
+        mut running: RunningAttempts,
+        ready: &mut UnboundedReceiver<ReadyAttempt>,
+        shutdown: &Shutdown,
+    ) {
         let limit = tokio::time::sleep(self.parts.settings.drain);
+        self.parts.offered.withdraw();
         self.in_flight.hand_over_unsent();
-        // Runs that the last claim took while the shutdown began have no attempt, so they need not wait for the others
-        // to drain.
+        // Fires that have slots are decided first: their runs arrive, or become unknown.
+        if tokio::time::timeout(DECISION_LIMIT, self.parts.offered.stop_starts()).await.is_err() {
+            tracing::warn!(
+                "a fire with a slot is still being decided; its run is handed over at the end of the shutdown"
+            );
+        }
+        self.forget_ready_attempts(ready);
+        // Runs that the last claim and the last fires took while the shutdown began have no attempt, so they need not wait
+        // for the others to drain.
         self.hand_over_unknown().await;
         tokio::select! {
             () = running.wait_for_all() => {}
@@ -202,6 +303,13 @@ impl Executor {
                 return;
             }
         }
+        self.forget_ready_attempts(ready);
         self.hand_over_unknown().await;
     }
+}
+
+/// Offers no slot to fires from the begin of the shutdown on.
+async fn withdraw_at_drain(offered: OfferedSlots, shutdown: Shutdown) {
+    shutdown.wait_for_drain().await;
+    offered.withdraw();
 }

@@ -15,7 +15,8 @@ pub struct Settings {
     pub running_of_a_team: i64,
     /// How many runs a minute the callers of a team start, backfills among them, unless an admin has set its limit.
     pub requested_fires: DefaultRate,
-    /// How much memory the actions and inputs of these runs may take; the last claim may exceed it.
+    /// How much memory the actions and inputs of these runs may take; the last claim may exceed it, and 128 fires that
+    /// are decided at that moment.
     pub bytes: usize,
     /// How often it checks for runs without a notification.
     pub poll: Duration,

@@ -10,6 +10,7 @@ use executor::actions::Client;
 use executor::actions::address::Allowed;
 use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
+use ledger::runs::OfferedSlots;
 use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -50,6 +51,8 @@ pub struct Parts {
     pub allowed: Allowed,
     /// Notifies the publisher of edits.
     pub notifier: Notifier,
+    /// The slots that the executor offers to the fires of `decider`.
+    pub offered_slots: OfferedSlots,
     /// Notifies the executor of runs.
     pub wake: Wake,
     /// The metrics of `/metrics`.
@@ -78,12 +81,14 @@ impl App {
     pub fn new(config: Config, pools: impl Into<Pools>, clock: Clock) -> Self {
         let pools = pools.into();
         let ledger_kept = config.ledger_kept();
+        let offered_slots = OfferedSlots::default();
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.gate_limits()),
-            decider: FireDecider::new(pools.fires.clone(), ledger_kept),
+            decider: FireDecider::with_slots(pools.fires.clone(), ledger_kept, offered_slots.clone()),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
+            offered_slots,
             wake: Wake::default(),
             metrics: Metrics::default(),
             requests: TaskTracker::default(),
@@ -115,6 +120,7 @@ impl App {
             leases: self.pools.leases.clone(),
             clock: self.clock.clone(),
             settings: self.config.executor_settings(),
+            offered: self.offered_slots.clone(),
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
         };

@@ -2,6 +2,7 @@
 
 use clap::Parser as _;
 use executor::claim::{Lease, Slots, claim_due_runs};
+use futures::future::join_all;
 use local::stack::StackOptions;
 use reqwest::Method;
 use schedule::WorkflowId;
@@ -85,6 +86,28 @@ async fn a_single_team_keeps_to_its_share() {
     assert_eq!(slow.received().len(), 5);
     slow.let_answer(20);
     s.end().await;
+}
+
+/// More fires of one team arrive together than its share permits. Those that start without a claim keep to the share, too.
+#[tokio::test]
+async fn fires_keep_to_their_teams_share() {
+    let s = story(|config| (config.executor_slots, config.executor_team_percent) = (20, 50)).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let mut flood = Vec::new();
+    for _ in 0..15 {
+        flood.push(s.create_with(json!({"cron_schedule": "* * * * *", "action": slow.action()})).await);
+    }
+    let answers = join_all(flood.iter().map(|wf| fire(&s, *wf, NOON))).await;
+    assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
+    slow.until(10).await;
+    let theirs = of_another_team(&s, kind.action()).await;
+    assert_eq!(fire(&s, theirs, NOON).await, "accepted");
+    kind.until(1).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'succeeded'", 1).await;
+    assert_eq!(slow.received().len(), 10, "half of the slots, and not one of them has ended");
+    slow.let_answer(15);
+    s.end().await;
+    assert_eq!(slow.received().len(), 15, "those behind the limit run as slots become free");
 }
 
 /// Two teams fill the slots of an instance with runs that do not end. A third team still starts at once.

@@ -92,6 +92,24 @@ pub async fn has_queued_run(db: &mut PgConnection, workflow: WorkflowId) -> sqlx
     .await
 }
 
+/// Returns those of these workflows of which a run waits for a slot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_queued_workflows(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- workflows of which a run waits for a slot: a subquery of one row, because a join could read all live runs
+        SELECT w.id AS "id!"
+          FROM unnest($1::bigint[]) AS w (id)
+         WHERE (SELECT TRUE FROM runs r WHERE r.workflow_id = w.id AND r.state = 'queued' LIMIT 1) IS NOT NULL
+        "#,
+        workflows,
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// Gives the free slots of one workflow to its queued runs, after a run of it has ended.
 ///
 /// # Errors

@@ -6,8 +6,10 @@ use workflows::outbox::OrphanCleanup;
 /// The outcome of a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A run was accepted.
+    /// A run was accepted, and waits for an executor.
     Accepted(Uuid),
+    /// A run was accepted, and this instance executes it without a claim.
+    Started(Uuid),
     /// This time already had this run.
     Duplicate(Uuid),
     /// There is no run, for this reason.
@@ -18,6 +20,17 @@ pub enum Answer {
     ClockSkew,
     /// The time is late and the database was restored: whether it ran is unknown until the ledger is accepted.
     Held,
+}
+
+impl Answer {
+    /// The run that this fire began; `None` if it began none.
+    #[must_use]
+    pub fn new_run(self) -> Option<Uuid> {
+        match self {
+            Self::Accepted(run) | Self::Started(run) => Some(run),
+            _ => None,
+        }
+    }
 }
 
 /// Why a fire starts no run.

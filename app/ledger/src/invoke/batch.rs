@@ -20,6 +20,7 @@ use workflows::failpoint::Point;
 use super::on_time::Decided;
 use super::slow_path::{self, SlowPath};
 use super::{Answer, cases, on_time};
+use crate::runs::OfferedSlots;
 
 /// How many fires one batch has at most.
 const SIZE: usize = 128;
@@ -46,6 +47,8 @@ struct Ledger {
     /// The cache, which removes a run that a newer fire replaced.
     runs: Runs,
     slow_path: SlowPath,
+    /// The slots of this instance, in which runs start at once.
+    slots: OfferedSlots,
 }
 
 #[derive(Default)]
@@ -63,11 +66,11 @@ struct Waiting {
 type Outcome = Result<Answer, Arc<sqlx::Error>>;
 
 impl FireBatches {
-    pub(super) fn new(pool: PgPool, kept: TimeDelta, runs: Runs) -> Self {
+    pub(super) fn new(pool: PgPool, kept: TimeDelta, runs: Runs, slots: OfferedSlots) -> Self {
         let connections = usize::try_from(pool.raw_pool().options().get_max_connections()).unwrap_or(usize::MAX);
         // Batches, and the keys of the callers of fires, have connections besides.
         let slow_path = SlowPath::new(connections.saturating_sub(AT_ONCE + 1));
-        Self { ledger: Ledger { pool, kept, runs, slow_path }, gathering: Arc::default() }
+        Self { ledger: Ledger { pool, kept, runs, slow_path, slots }, gathering: Arc::default() }
     }
 
     /// Decides a fire in a batch with concurrent ones; answers after the commit.
@@ -126,7 +129,7 @@ impl FireBatches {
 
 /// Decides the fires of the fast path in one transaction, and the others in their own.
 async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
-    let decided = match on_time::decide_fires(&ledger.pool, batch.iter().map(|one| &one.fire)).await {
+    let decided = match on_time::decide_fires(&ledger.pool, &ledger.slots, batch.iter().map(|one| &one.fire)).await {
         Ok(decided) => decided,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
@@ -135,8 +138,8 @@ async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
         }
         Err(error) => return answer_all(batch, error),
     };
-    let Decided { mut answers, replaced } = decided;
-    if answers.values().any(|answer| matches!(answer, Answer::Accepted(_))) {
+    let Decided { mut answers, replaced, started } = decided;
+    if answers.values().any(|answer| answer.new_run().is_some()) {
         pass_point(Point::I2);
     }
     for replaced in replaced {
@@ -149,6 +152,9 @@ async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
             Some(answer) => drop(asker.send(Ok(answer))),
             None => remaining.push(Waiting { fire, asker }),
         }
+    }
+    if let Some(started) = started {
+        ledger.slots.pass_started(started);
     }
     if !remaining.is_empty() {
         decide_remaining(ledger, remaining).await;
@@ -212,7 +218,7 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
     let mut tx = db::begin_transaction(&ledger.pool).await?;
     let cases::Outcome { answer, replaced } = cases::decide_under_lock(&mut tx, fire, ledger.kept).await?;
-    let is_accepted = matches!(answer, Answer::Accepted(_));
+    let is_accepted = answer.new_run().is_some();
     if is_accepted {
         pass_point(Point::I1);
     }

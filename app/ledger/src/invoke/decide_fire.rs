@@ -13,6 +13,7 @@ use workflows::failpoint::Point;
 
 use super::Answer;
 use super::batch::{FireBatches, Runs};
+use crate::runs::OfferedSlots;
 
 /// Decides fires, one at a time for each workflow and minute.
 #[derive(Clone)]
@@ -34,15 +35,21 @@ impl From<Arc<sqlx::Error>> for NoRun {
 }
 
 impl FireDecider {
-    /// Creates a decider with an empty cache. `kept` is how long the ledger keeps its rows.
+    /// Creates a decider with an empty cache, whose runs wait for a claim. `kept` is how long the ledger keeps its rows.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
+        Self::with_slots(pool, kept, OfferedSlots::default())
+    }
+
+    /// As [`Self::new`], but runs start at once in the slots that the executor of this instance offers.
+    #[must_use]
+    pub fn with_slots(pool: PgPool, kept: TimeDelta, slots: OfferedSlots) -> Self {
         let runs = Cache::builder()
             .max_capacity(100_000)
             .time_to_live(Duration::from_secs(30 * 60))
             .support_invalidation_closures()
             .build();
-        Self { batches: FireBatches::new(pool, kept, runs.clone()), runs }
+        Self { batches: FireBatches::new(pool, kept, runs.clone(), slots), runs }
     }
 
     /// Removes the runs of deleted workflows from the cache, so that the table answers their fires.
@@ -62,21 +69,27 @@ impl FireDecider {
     /// # Errors
     /// Fails if the database fails; then no decision is recorded.
     pub async fn decide_fire(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
-        let mut accepted = None;
+        let mut first = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
-            match self.batches.decide_in_batch(fire).await? {
-                Answer::Accepted(run) => Ok(*accepted.insert(run)),
+            let answer = self.batches.decide_in_batch(fire).await?;
+            match answer {
+                Answer::Accepted(run) | Answer::Started(run) => {
+                    first = Some(answer);
+                    Ok(run)
+                }
                 Answer::Duplicate(run) => Ok(run),
                 other => Err(NoRun::Answer(other)),
             }
         });
         match decided.await {
-            Ok(run) if accepted == Some(run) => {
-                pass_point(Point::I3);
-                Ok(Answer::Accepted(run))
-            }
-            Ok(run) => Ok(Answer::Duplicate(run)),
+            Ok(run) => match first {
+                Some(answer) if answer.new_run() == Some(run) => {
+                    pass_point(Point::I3);
+                    Ok(answer)
+                }
+                _ => Ok(Answer::Duplicate(run)),
+            },
             Err(shared) => match &*shared {
                 NoRun::Answer(answer) => Ok(*answer),
                 NoRun::Failed(error) => Err(error.clone()),

@@ -5,8 +5,11 @@
 //! rule of the overlap policy is that of a single fire (`admission/verdict.rs`). `cases.rs` handles all others: a fire
 //! that replaces previous runs, one before which queued runs must start, and under `run_all` also a fire after whose
 //! time a later one became due.
+//!
+//! If the executor of this instance offers slots, the runs start at once, and nothing claims them.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::failpoint::pass_point;
@@ -20,10 +23,10 @@ use workflows::reasons::ReasonCode;
 use workflows::{CLOCK_SKEW, State};
 
 use super::Answer;
-use super::record::{self, FireDecision, Outcome};
+use super::record::{self, FireDecision, Outcome, RecordedFires};
 use crate::admission::load::{self, Load};
 use crate::admission::verdict::{self, Place, Verdict};
-use crate::runs::{RunState, Trigger};
+use crate::runs::{OfferedSlots, RunState, StartedRuns, Taken, TakenSlots, Trigger};
 use crate::spread;
 use crate::versions::{DueCheck, Version};
 
@@ -34,10 +37,16 @@ pub(super) struct Decided {
     pub(super) answers: HashMap<i64, Answer>,
     /// Times whose runs were replaced, so that they have no run any more.
     pub(super) replaced: Vec<(WorkflowId, DateTime<Utc>)>,
+    /// The runs that the executor of this instance starts now.
+    pub(super) started: Option<StartedRuns>,
 }
 
 /// Decides the fires that take the fast path, each of another workflow, and commits.
-pub(super) async fn decide_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Decided> {
+pub(super) async fn decide_fires<'a>(
+    pool: &PgPool,
+    slots: &OfferedSlots,
+    fires: impl Iterator<Item = &'a Fire>,
+) -> sqlx::Result<Decided> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin_transaction(pool).await?;
@@ -45,18 +54,34 @@ pub(super) async fn decide_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = 
     fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
     let candidates = read(&mut tx, &fires).await?;
     let eligible = fires.iter().filter_map(|fire| on_time(fire, candidates.get(&fire.workflow_id.0)?));
-    let (decisions, replaced) = admit(&mut tx, eligible.collect()).await?;
+    let (mut decisions, replaced) = admit(&mut tx, eligible.collect()).await?;
     if decisions.is_empty() {
         tx.rollback().await?;
         return Ok(Decided::default());
     }
-    let answers = record::record_fires(&mut tx, &decisions).await?;
-    let are_some_accepted = answers.values().any(|answer| matches!(answer, Answer::Accepted(_)));
-    if are_some_accepted {
+    // From here on: whatever ends this function without a commit, the executor must look for runs that it does not know.
+    let slots = take_slots(slots, &mut decisions);
+    let requested = Instant::now();
+    let lease = slots.as_ref().map(TakenSlots::lease);
+    let RecordedFires { answers, started } = record::record_fires(&mut tx, &decisions, lease).await?;
+    if answers.values().any(|answer| answer.new_run().is_some()) {
         pass_point(Point::I1);
     }
     tx.commit().await?;
-    Ok(Decided { answers, replaced })
+    let started = slots.map(|slots| StartedRuns { runs: started, requested, slots });
+    Ok(Decided { answers, replaced, started })
+}
+
+/// Takes slots for the runs that may start at once, as far as the executor of this instance offers them.
+fn take_slots(offered: &OfferedSlots, decisions: &mut [FireDecision<'_>]) -> Option<TakenSlots> {
+    let mut slots = offered.begin_start()?;
+    for one in decisions {
+        let may_start = one.may_start && one.outcome == Outcome::Runs(RunState::Accepted);
+        if may_start && slots.take_slot(one.team_id) == Taken::Slot {
+            one.outcome = Outcome::Runs(RunState::Running);
+        }
+    }
+    slots.has_slots().then_some(slots)
 }
 
 fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
@@ -86,6 +111,9 @@ struct Candidate {
     policies: Policies,
     /// Whether a run is active or waits.
     has_unfinished_run: bool,
+    /// Whether nothing but a claim may start its runs: the database waits for its acceptance, or an admin has limited
+    /// the running runs of the team.
+    needs_claim: bool,
 }
 
 /// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
@@ -100,7 +128,9 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         SELECT (SELECT cronbox_now()) AS "now!", w.id, w.team_id, w.catch_up_policy AS "catch_up: CatchUp", w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
                v.starts_at, v.ends_at, w.overlap_policy AS "overlap: Overlap", w.max_concurrent,
                (SELECT TRUE FROM runs r
-                 WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NOT NULL AS "has_unfinished_run!"
+                 WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NOT NULL AS "has_unfinished_run!",
+               (SELECT cronbox_hold()) IS NOT NULL
+               OR COALESCE((SELECT l.running_runs FROM team_limits l WHERE l.team_id = w.team_id), 0) > 0 AS "needs_claim!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
           JOIN workflows w ON w.id = f.id
          CROSS JOIN LATERAL (SELECT * FROM schedule_versions s
@@ -138,7 +168,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             ..Policies::DEFAULT
         };
         let (now, team_id, has_unfinished_run) = (row.now, row.team_id, row.has_unfinished_run);
-        (row.id, Candidate { now, version, team_id, policies, has_unfinished_run })
+        (row.id, Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim: row.needs_claim })
     });
     Ok(candidates.collect())
 }
@@ -246,6 +276,8 @@ impl<'a> OnTime<'a> {
     fn decided(self, outcome: Outcome) -> FireDecision<'a> {
         let Self { fire, candidate, run_after } = self;
         let (team_id, revision, now) = (candidate.team_id, candidate.version.revision, candidate.now);
-        FireDecision { fire, team_id, revision, run_after, now, outcome }
+        // As a claim: a run that is spread waits until it is due. It cannot have expired, because its fire is on time.
+        let may_start = !candidate.needs_claim && run_after <= now;
+        FireDecision { fire, team_id, revision, run_after, now, may_start, outcome }
     }
 }

@@ -10,7 +10,7 @@ use workflows::reasons::ReasonCode;
 
 use super::{Answer, Reason};
 use crate::occurrences::Decision;
-use crate::runs::RunState;
+use crate::runs::{RunState, StartedRun};
 
 /// A fire that the batch has decided.
 pub(super) struct FireDecision<'a> {
@@ -19,13 +19,23 @@ pub(super) struct FireDecision<'a> {
     pub(super) revision: i64,
     pub(super) run_after: DateTime<Utc>,
     pub(super) now: DateTime<Utc>,
+    /// Whether its run may start at once, if the instance has a slot for it.
+    pub(super) may_start: bool,
     pub(super) outcome: Outcome,
+}
+
+/// The recorded fires of a batch.
+pub(super) struct RecordedFires {
+    /// The answers by workflow.
+    pub(super) answers: HashMap<i64, Answer>,
+    /// The runs that are `running`, with a lease of this instance.
+    pub(super) started: Vec<StartedRun>,
 }
 
 /// The outcome of a fire of the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Its run is accepted, or queued.
+    /// Its run is accepted, queued, or running on this instance.
     Runs(RunState),
     /// It is skipped, because a previous run has not ended.
     Skipped(ReasonCode),
@@ -54,12 +64,18 @@ impl Outcome {
     }
 }
 
-/// Records the fires and their runs, and returns the answers by workflow. The UNIQUE constraint still prevents a second
-/// decision: such a fire has no answer here.
+/// Records the fires and their runs. A run that is `running` begins with its first attempt, whose lease belongs to the
+/// instance of `lease` for so many seconds: its columns are those that a claim sets.
+///
+/// The UNIQUE constraint still prevents a second decision: it makes the statement fail, and each fire is decided on its own.
+/// The locks of the workflows prevent that, so the statement needs no `ON CONFLICT`, which confirms each row by a second
+/// record in the WAL.
 pub(super) async fn record_fires(
     tx: &mut PgConnection,
     decisions: &[FireDecision<'_>],
-) -> sqlx::Result<HashMap<i64, Answer>> {
+    lease: Option<(Uuid, f64)>,
+) -> sqlx::Result<RecordedFires> {
+    let (instance, lease_secs) = lease.unzip();
     let all = decisions.iter();
     let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
     let states: Vec<Option<String>> =
@@ -78,7 +94,7 @@ pub(super) async fn record_fires(
     let run_after: Vec<_> = all.clone().map(|one| one.run_after).collect();
     let teams: Vec<_> = all.clone().map(|one| one.team_id).collect();
     let now: Vec<_> = all.map(|one| one.now).collect();
-    let recorded = sqlx::query!(
+    sqlx::query!(
         r#"
         -- accept a batch: each run with its occurrence, or neither
         WITH given AS MATERIALIZED (
@@ -94,16 +110,17 @@ pub(super) async fn record_fires(
                    trunc(EXTRACT(EPOCH FROM now - time))::bigint, now, now, now
               FROM given
              ORDER BY workflow_id
-            ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO NOTHING
-            RETURNING id
-        ), started AS (
-            INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, team_id)
-            SELECT given.run_id, given.workflow_id, given.id, 'schedule', given.state, given.time, given.run_after,
-                   given.now, given.team_id
-              FROM given JOIN recorded ON recorded.id = given.id
-             WHERE given.run_id IS NOT NULL
         )
-        SELECT given.workflow_id AS "workflow_id!", given.run_id FROM given JOIN recorded ON recorded.id = given.id
+        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, team_id,
+                          attempt, started_on, locked_by, locked_at, lease_until)
+        SELECT run_id, workflow_id, id, 'schedule', state, time, run_after, now, team_id,
+               CASE state WHEN 'running' THEN 1 ELSE 0 END,
+               CASE state WHEN 'running' THEN now END,
+               CASE state WHEN 'running' THEN $15::uuid END,
+               CASE state WHEN 'running' THEN (SELECT cronbox_now()) END,
+               CASE state WHEN 'running' THEN (SELECT cronbox_now()) + make_interval(secs => $16) END
+          FROM given
+         WHERE run_id IS NOT NULL
         "#,
         &occurrences,
         &runs as &[Option<Uuid>],
@@ -119,12 +136,29 @@ pub(super) async fn record_fires(
         &decided,
         &reasons as &[Option<String>],
         &states as &[Option<String>],
+        instance,
+        lease_secs,
     )
-    .fetch_all(tx)
+    .execute(tx)
     .await?;
-    let answers = recorded.into_iter().map(|row| {
-        let answer = row.run_id.map_or(Answer::Declined(Reason::Overlap), Answer::Accepted);
-        (row.workflow_id, answer)
-    });
-    Ok(answers.collect())
+    let recorded = decisions.iter().zip(runs);
+    let started = recorded.clone().filter_map(|(one, run)| one.started_run(run?));
+    let answers = recorded.map(|(one, run)| (one.fire.workflow_id.0, one.answer(run)));
+    Ok(RecordedFires { answers: answers.collect(), started: started.collect() })
+}
+
+impl FireDecision<'_> {
+    fn started_run(&self, id: Uuid) -> Option<StartedRun> {
+        let Fire { workflow_id, scheduled_time, .. } = self.fire;
+        let is_started = self.outcome == Outcome::Runs(RunState::Running);
+        is_started.then_some(StartedRun { id, workflow_id: workflow_id.0, scheduled_time: *scheduled_time })
+    }
+
+    fn answer(&self, run: Option<Uuid>) -> Answer {
+        match run {
+            Some(run) if self.outcome == Outcome::Runs(RunState::Running) => Answer::Started(run),
+            Some(run) => Answer::Accepted(run),
+            None => Answer::Declined(Reason::Overlap),
+        }
+    }
 }

@@ -37,6 +37,15 @@ impl RunState {
         !matches!(self, RunState::Accepted | RunState::Queued | RunState::Running)
     }
 
+    /// The state as it is stored, and as JSON has it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunState::TimedOut => "timed_out",
+            other => other.in_words(),
+        }
+    }
+
     /// The state as text in a sentence.
     #[must_use]
     pub fn in_words(self) -> &'static str {

@@ -99,7 +99,7 @@ fn field_of(error: &FireError) -> &'static str {
 
 fn answered(answer: Answer) -> Result<Response, Error> {
     let verdict = match answer {
-        Answer::Accepted(run) => Verdict { accepted: true, reason: None, run_id: Some(run) },
+        Answer::Accepted(run) | Answer::Started(run) => Verdict { accepted: true, reason: None, run_id: Some(run) },
         Answer::Duplicate(run) => Verdict { accepted: false, reason: Some("duplicate"), run_id: Some(run) },
         Answer::Declined(reason) => Verdict { accepted: false, reason: Some(reason.as_str()), run_id: None },
         Answer::Gone(_) => {
@@ -122,7 +122,7 @@ fn answered(answer: Answer) -> Result<Response, Error> {
 /// Logs and counts an answer, and notifies the executor or the publisher if it must act.
 fn account(app: &App, fire: &Fire, answer: Answer) {
     let word = match answer {
-        Answer::Accepted(_) => "accepted",
+        Answer::Accepted(_) | Answer::Started(_) => "accepted",
         Answer::Duplicate(_) => "duplicate",
         Answer::Declined(reason) => reason.as_str(),
         Answer::Gone(_) => "gone",
