@@ -89,7 +89,7 @@ ALTER TABLE outbox_events ATTACH PARTITION outbox_closed FOR VALUES IN (FALSE);
 ALTER TABLE outbox_closed ATTACH PARTITION outbox_discarded FOR VALUES IN (FALSE);
 ALTER TABLE outbox_closed ATTACH PARTITION outbox_processed FOR VALUES IN (TRUE);
 
--- The days that have partitions of their own begin the day after tomorrow; the job prune makes them, as those of other tables.
+-- The days that have partitions of their own begin the day after tomorrow.
 DO $$
 DECLARE
     days_begin timestamptz := date_trunc('day', cronbox_now(), 'UTC') + INTERVAL '48 hours';
@@ -143,3 +143,6 @@ CREATE FUNCTION outbox_status(o outbox_events) RETURNS text LANGUAGE sql IMMUTAB
 $$;
 
 COMMENT ON FUNCTION outbox_status(outbox_events) IS 'pending, failed, processed, or discarded by an operator after it had failed';
+
+-- A week ahead, as of the other tables; from here on the job prune makes them.
+SELECT make_day_partitions('outbox_processed', cronbox_now(), 8);
