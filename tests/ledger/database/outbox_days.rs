@@ -1,5 +1,6 @@
 //! The outbox by day: a day has only rows that a publisher has settled, and goes after the retention.
 
+use app::jobs::Did;
 use schedule::WorkflowId;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
@@ -83,15 +84,16 @@ async fn days_wait_for_readers_not_edits() {
     hourly(&s, json!({})).await;
     s.publish().await;
     s.now_is(THREE_WEEKS_LATER).await;
-    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("SELECT count(*) FROM outbox_events").execute(&mut *reader).await.unwrap();
-    s.job("prune").await;
+    // Without the limits of a pool, which would end its transaction after ten seconds.
+    let mut reader = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM outbox_events").execute(&mut reader).await.unwrap();
+    assert!(matches!(s.job("prune").await, Did::Waits(_)), "the next turn is a minute later");
     assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it");
     let edited = hourly(&s, json!({})).await;
     s.publish().await;
     assert_eq!(partitions_of(&s, edited).await.len(), 1, "the reader delays neither the edit nor its publication");
-    sqlx::query("SELECT 1").execute(&mut *reader).await.unwrap();
-    reader.rollback().await.unwrap();
+    sqlx::raw_sql("ROLLBACK").execute(&mut reader).await.unwrap();
+    reader.close().await.unwrap();
     s.job("prune").await;
     assert_eq!(s.count(FIRST_DAY).await, 0, "the next turn drops it");
     s.end_early().await;
