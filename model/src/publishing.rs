@@ -7,7 +7,8 @@
 //!
 //! Time has two grains. [`state::Action::EndLeases`] is a minute: leases and backoffs end.
 //! [`state::Action::PassSignature`] is eight minutes: a signature is valid for 15, so a request can arrive in the eight
-//! minutes in which it was signed and in the next ones; a verify pass, which waits for 16, is due after two of them.
+//! minutes in which it was signed and in the next ones; a verify pass, which waits for at least 16, is due after
+//! two of them.
 
 mod calls;
 mod claims;

@@ -319,6 +319,59 @@ async fn the_version_before_still_ends_runs() {
     s.end().await;
 }
 
+/// Rows 1 to 4: processed, open, failed, discarded. Each is of a workflow with this number.
+const OUTBOX_ROWS: &str = "
+    INSERT INTO publications (workflow_id, desired_revision) SELECT nth, 1 FROM generate_series(1, 5) AS nth;
+    INSERT INTO outbox_events (aggregate_id, op, payload, created_on, processed_on, failed_on, error_message)
+    VALUES (1, 'upsert', '{\"revision\": 1}', now(), now(), NULL, NULL), (2, 'delete', '{\"revision\": 2}', now(), NULL, NULL, NULL),
+           (3, 'upsert', '{}', now(), NULL, now(), 'refused'), (4, 'upsert', '{}', now(), now(), now(), 'refused')";
+const STATUSES: &str = "SELECT concat_ws(' ', id, aggregate_id, op, payload, outbox_status(o), error_message) FROM outbox_events o ORDER BY id";
+
+/// The migration moves what is open or has failed, and keeps the table of the others as a partition. The numbers continue.
+#[tokio::test]
+async fn migration_keeps_outbox_rows() {
+    let s = Story::today().await;
+    let dsn = database_before(&s, 61).await;
+    let pool = pool_at(&dsn).await;
+    sqlx::raw_sql(OUTBOX_ROWS).execute(&pool).await.unwrap();
+    sqlx::raw_sql("GRANT SELECT ON outbox_events TO PUBLIC").execute(&pool).await.unwrap();
+    let before = lines_of(&pool, STATUSES).await;
+    db::migrate_schema(&options_at(&dsn)).await.unwrap();
+    assert_eq!(lines_of(&pool, STATUSES).await, before);
+    let partitions = "SELECT tableoid::regclass::text FROM outbox_events ORDER BY id";
+    assert_eq!(
+        lines_of(&pool, partitions).await,
+        "outbox_processed_before\noutbox_open\noutbox_open\noutbox_discarded"
+    );
+    let granted = "SELECT has_table_privilege('public', 'outbox_events', 'SELECT')::text";
+    assert_eq!(lines_of(&pool, granted).await, "true", "a publisher does not wait for the end of migrate");
+    let delete = "INSERT INTO outbox_events (aggregate_id, op, payload, created_on) VALUES (5, 'delete', '{\"revision\": 7}', now())";
+    sqlx::raw_sql(delete).execute(&pool).await.unwrap();
+    let noted = "SELECT o.id || ' ' || p.removal_revision
+                   FROM outbox_events o JOIN publications p ON p.workflow_id = o.aggregate_id WHERE p.workflow_id = 5";
+    assert_eq!(lines_of(&pool, noted).await, "5 7");
+    drop_database(&s, pool, &dsn).await;
+    s.end().await;
+}
+
+/// During a deployment a publisher of the version before settles: its statement names no partition.
+#[tokio::test]
+async fn the_version_before_still_settles() {
+    let s = Story::today().await;
+    let dsn = database_before(&s, 61).await;
+    let pool = pool_at(&dsn).await;
+    sqlx::raw_sql(OUTBOX_ROWS).execute(&pool).await.unwrap();
+    db::migrate_schema(&options_at(&dsn)).await.unwrap();
+    let settle =
+        "UPDATE outbox_events AS o SET processed_on = (SELECT cronbox_now()), attempt_count = 1, error_message = NULL
+                   WHERE o.id = 2 AND o.id = ANY(ARRAY[2::bigint])";
+    assert_eq!(sqlx::query(settle).execute(&pool).await.unwrap().rows_affected(), 1);
+    let settled = "SELECT outbox_status(o) || ' ' || (tableoid::regclass::text LIKE 'outbox_processed%') FROM outbox_events o WHERE id = 2";
+    assert_eq!(lines_of(&pool, settled).await, "processed true");
+    drop_database(&s, pool, &dsn).await;
+    s.end().await;
+}
+
 /// The table of before is a partition, and the version before writes and reads the log as it did.
 #[tokio::test]
 async fn the_migration_keeps_audit_entries() {

@@ -54,10 +54,11 @@ const TABLES: [(&str, &str, &str); 39] = [
 ];
 
 /// What no login of the app or the publisher may do.
-const NEVER: [&str; 11] = [
+const NEVER: [&str; 12] = [
     "CREATE TABLE mine ()",
     "ALTER TABLE runs ADD COLUMN mine INTEGER",
     "DROP TABLE runs",
+    "ALTER TABLE outbox_processed DETACH PARTITION outbox_processed_before",
     "ALTER TABLE audit_log DISABLE TRIGGER ALL",
     "CREATE INDEX mine ON runs (id)",
     "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now()'",

@@ -192,7 +192,7 @@ impl Field {
     pub(crate) async fn settle(&self) {
         // In this order: a lease, the lifetime of a signature, the verify pass after a takeover, and the pass that may
         // follow it.
-        for secs in [61, 15 * 60, 17 * 60, 17 * 60] {
+        for secs in [61, 15 * 60, 31 * 60, 31 * 60] {
             self.skip(secs).await;
             self.until(BUSY, |busy| busy == 0).await;
         }

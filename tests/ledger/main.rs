@@ -38,6 +38,7 @@ mod database {
     mod clock_skew;
     mod constraints;
     mod list_plans;
+    mod outbox_days;
     mod partition_plans;
     mod partitions;
     pub(crate) mod query_plans;

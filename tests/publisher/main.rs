@@ -55,6 +55,7 @@ mod metrics {
 mod scale {
     mod backlogs;
     mod gauges;
+    mod history;
     mod lanes;
     // Only debug builds have a time that a test can set.
     #[cfg(debug_assertions)]

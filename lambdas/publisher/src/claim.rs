@@ -221,20 +221,17 @@ impl BackoffRelease {
     }
 }
 
-/// Counts the workflows that are due, leased ones included.
-pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
-    let count = sqlx::query_scalar!(
+/// Whether a workflow is due, also a leased one.
+pub(crate) async fn has_due(pool: &PgPool) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
         r#"
-        -- count due: `due_at` stays set while leased, so this counts leased workflows, too. By lane, as the index is
-        SELECT COUNT(*) AS "count!"
-          FROM (SELECT FROM publications WHERE NOT is_repair AND due_at <= (SELECT cronbox_now())
-                 UNION ALL
-                SELECT FROM publications WHERE is_repair AND due_at <= (SELECT cronbox_now())) AS due
+        -- has due: `due_at` stays set while leased, so this finds leased workflows, too. By lane, as the index is
+        SELECT EXISTS (SELECT FROM publications WHERE NOT is_repair AND due_at <= (SELECT cronbox_now()))
+            OR EXISTS (SELECT FROM publications WHERE is_repair AND due_at <= (SELECT cronbox_now())) AS "has_due!"
         "#
     )
     .fetch_one(pool)
-    .await?;
-    Ok(count.unsigned_abs())
+    .await
 }
 
 /// Counts the workflows that are due or backed off, up to [`MOST_COUNTED`] of each lane and of the backed-off ones.
@@ -383,7 +380,7 @@ async fn lease_due(
                -- signature is valid; so this owner calls, and a verify pass checks again after that
                spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
                verify_at = CASE WHEN due.is_takeover
-                                THEN GREATEST(p.verify_at, (SELECT cronbox_now()) + INTERVAL '16 minutes')
+                                THEN GREATEST(p.verify_at, (SELECT cronbox_now()) + verify_wait(p.workflow_id))
                                 ELSE p.verify_at END
           FROM due
          WHERE p.workflow_id = due.workflow_id

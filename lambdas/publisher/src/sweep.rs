@@ -42,7 +42,6 @@ use self::missing::{Search, search_slice};
 use self::orphans::record_orphans;
 use self::page::Compared;
 use self::rollout::{finish_rollout, force_rollout, queue_for_rollout};
-use self::tombstones::prune_tombstones;
 use self::turn::{Ownership, SAMPLE, Stage, Turn, advance_turn, finish_turn, lock_turn, release_turn, take_turn};
 
 /// How many workflows one transaction enqueues.
@@ -298,7 +297,6 @@ impl Publisher {
                 if turn.findings.explained == 0 {
                     finish_rollout(&mut tx, turn.generation, turn.id).await?;
                 }
-                prune_tombstones(&mut tx).await?;
                 finish_turn(&mut tx, turn).await?;
             }
             self.injector().pass_point(Point::C2).await;

@@ -16,12 +16,14 @@ use workflows::{Workflow, create_workflow, lock_workflow, save_workflow};
 /// How long a step may take; a liveness limit, not a bound.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The clock of the database is a row.
+/// The clock of the database is a row, and each verify pass waits equally long.
 const CLOCK: &str = "
     CREATE TABLE walk_clock (now timestamptz NOT NULL);
     INSERT INTO walk_clock VALUES ('epoch');
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now FROM walk_clock';
+    CREATE OR REPLACE FUNCTION verify_wait(workflow_id bigint) RETURNS interval
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT INTERVAL '16 minutes' $$;
     DELETE FROM database_identity;
     INSERT INTO database_identity (uuid, environment) VALUES ('00000000-0000-4000-8000-000000000001', 'dev');
 ";

@@ -48,7 +48,9 @@ def main(rows):
                 if row is None:
                     break
                 put(scheduler, row[1], row[2])
-                database.execute("UPDATE outbox_events SET processed_on = now() WHERE id = %s", (row[0],))
+                database.execute(
+                    "UPDATE outbox_events SET processed_on = now() WHERE id = %s AND processed_on IS NULL", (row[0],)
+                )
             done += 1
     print(json.dumps({"rows": done, "secs": time.monotonic() - begun}))
 

@@ -40,4 +40,4 @@ const QUARTERS: &str = "
               FROM (SELECT processed_on, NTILE(4) OVER (ORDER BY processed_on) AS nth FROM outbox_events) AS rows
              GROUP BY nth) AS quarters";
 const DEAD: &str =
-    "SELECT SUM(n_dead_tup)::bigint FROM pg_stat_user_tables WHERE relname IN ('outbox_events', 'publications')";
+    "SELECT SUM(n_dead_tup)::bigint FROM pg_stat_user_tables WHERE relname IN ('outbox_open', 'publications')";

@@ -48,8 +48,9 @@ async fn days_have_partitions_before_they_begin() {
     let wf = hourly(&s, json!({})).await;
     s.job("prune").await;
     let of_next_week = "SELECT count(*) FROM pg_class
-                         WHERE relname IN ('occurrences_20350309', 'runs_ended_20350309', 'run_results_20350309')";
-    assert_eq!(s.count(of_next_week).await, 3);
+                         WHERE relname IN ('occurrences_20350309', 'runs_ended_20350309', 'run_results_20350309',
+                                           'outbox_processed_20350309')";
+    assert_eq!(s.count(of_next_week).await, 4);
     assert_eq!(fire_on_time(&s, wf, "2035-03-09T09:00:00Z").await, "accepted");
     assert_eq!(partition_of(&s, "2035-03-09T09:00:00Z").await, "occurrences_20350309");
     s.publish().await;

@@ -51,6 +51,49 @@ async fn a_release_takes_a_thousand() {
     assert_flat("count remaining", read[0][1], read[1][1]);
 }
 
+/// Notes how many of the workflows that wait each statement changes.
+const NOTE_CHANGES: &str = "
+    CREATE TABLE changes (of_rows bigint NOT NULL);
+    CREATE FUNCTION note_changes() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+        INSERT INTO public.changes SELECT count(*) FROM changed WHERE workflow_id > 1000000;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER note_changes AFTER UPDATE ON publications REFERENCING NEW TABLE AS changed
+        FOR EACH STATEMENT EXECUTE FUNCTION note_changes()";
+
+/// 2,500 workflows wait when an outage ends: they are released by three statements, and become due at the rate of the calls.
+#[tokio::test]
+async fn releases_go_by_batches_and_rate() {
+    let world = World::new().await;
+    stop_clock(&world, Duration::ZERO).await;
+    let publisher = world.publisher_with(publisher::Config { api_tps: 200, ..world.config() }).await;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.always(&name(workflow), Some(BROKEN));
+        made.push(workflow);
+    }
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().retried, 3);
+    execute(&world, waiting(2_500, "'transient'")).await;
+    execute(&world, NOTE_CHANGES.to_owned()).await;
+    for workflow in &made {
+        world.front.always(&name(*workflow), None);
+    }
+    stop_clock(&world, MINUTE * 15).await;
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 3);
+
+    let released = "SELECT of_rows FROM changes WHERE of_rows > 100 ORDER BY of_rows DESC";
+    let released: Vec<i64> = sqlx::query_scalar(released).fetch_all(&world.pool).await.unwrap();
+    assert_eq!(released, [1_000, 1_000, 500]);
+    // The first one is due at once, and was processed.
+    let due = "SELECT count(*), count(DISTINCT due_at), EXTRACT(EPOCH FROM max(due_at) - cronbox_now())::float8
+                 FROM publications WHERE workflow_id > 1000001 AND due_at > cronbox_now()";
+    let (left, instants, last): (i64, i64, f64) = sqlx::query_as(due).fetch_one(&world.pool).await.unwrap();
+    assert_eq!((left, instants), (2_499, 2_499), "no two at the same instant");
+    assert!((12.4..12.6).contains(&last), "2,500 of them at 200 a second, but the last one is due after {last} s");
+}
+
 /// The end of an outage is noticed once. If its release fails, the drain succeeds, and the next one releases.
 #[tokio::test]
 async fn a_failed_release_is_repeated() {

@@ -7,7 +7,7 @@ use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::json;
 
-use super::statement::execute;
+use super::statement::{execute, stop_clock};
 use crate::proxy::{Answer, Call};
 use crate::world::{World, name, soon};
 
@@ -99,6 +99,24 @@ async fn verify_passes_wait_behind_edits() {
     assert_eq!(world.publish().await.unchanged, 1);
     assert!(!is_repair(&world).await, "the pass is done");
     world.assert_settled().await;
+}
+
+/// EventBridge executes 150 calls, and fails to answer. Each workflow needs a verify pass, when no signature is valid any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_passes_are_spread_over_minutes() {
+    let world = World::new().await;
+    stop_clock(&world, Duration::ZERO).await;
+    for _ in 0..150 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.always(&name(workflow), Some(Answer::DoneButBroken));
+    }
+    assert_eq!(world.publish().await.retried, 150);
+    let outside = "SELECT COUNT(*) FROM publications
+                  WHERE (verify_at BETWEEN cronbox_now() + INTERVAL '16 minutes' AND cronbox_now() + INTERVAL '30 minutes') IS NOT TRUE";
+    assert_eq!(sqlx::query_scalar::<_, i64>(outside).fetch_one(&world.pool).await.unwrap(), 0, "from 16 to 30 minutes");
+    let passes = "SELECT COUNT(*) FROM publications GROUP BY date_trunc('minute', verify_at)";
+    let passes: Vec<i64> = sqlx::query_scalar(passes).fetch_all(&world.pool).await.unwrap();
+    assert!(passes.iter().all(|passes| *passes <= 60), "passes of each minute: {passes:?}");
 }
 
 /// Whether the only publication is in the lane of the repairs.

@@ -42,12 +42,20 @@ async fn sweep_ends_read_a_slice() {
             buffers(&world, "enqueue missing", "(1, 1000, 2000, cronbox_now(), 2000)").await,
             buffers(&world, "enqueue never published", "(1, 2000, cronbox_now(), 1000, 2000)").await,
             buffers(&world, "forget unlisted", "(2, 1000, 1100)").await,
+            buffers(&world, "tombstones: ", "(1000, 2000, 1000)").await,
             buffers(&world, "sight: ", "(2, ARRAY[1001, 1002, 1003, 1004, 1005])").await,
             buffers(&world, "finish: ", "(1)").await,
         ]);
     }
-    let statements =
-        ["end of slice", "enqueue missing", "enqueue never published", "forget unlisted", "sight", "finish"];
+    let statements = [
+        "end of slice",
+        "enqueue missing",
+        "enqueue never published",
+        "forget unlisted",
+        "tombstones",
+        "sight",
+        "finish",
+    ];
     for (nth, what) in statements.into_iter().enumerate() {
         assert_flat(what, read[0][nth], read[1][nth]);
     }
@@ -116,4 +124,35 @@ async fn sweeps_leave_one_sighting_each() {
         let seen: (i64, i64) = sqlx::query_as(seen).fetch_one(&world.pool).await.unwrap();
         assert_eq!(seen, (5, 1));
     }
+}
+
+/// A sweep begins, the first one and a later one; and `--once` asks whether a workflow is due.
+#[tokio::test]
+async fn sweeps_begin_without_a_count() {
+    let world = World::new().await;
+    let requested = "INSERT INTO sweeps (requested_by, requested_on) VALUES ('test', cronbox_now())";
+    execute(&world, requested.to_owned()).await;
+    let mut read = Vec::new();
+    for (from, to) in [(1, 3_000), (3_001, 60_000)] {
+        execute(&world, swept(from, to)).await;
+        execute(&world, "VACUUM ANALYZE publications".to_owned()).await;
+        read.push([buffers(&world, "take: ", "('test', 60, 100)").await, buffers(&world, "has due: ", "").await]);
+    }
+    for (nth, what) in ["take", "has due"].into_iter().enumerate() {
+        assert_flat(what, read[0][nth], read[1][nth]);
+    }
+}
+
+/// A sweep reads a hundred of the schedules, however many there are; their number is what the last sweep listed.
+#[tokio::test]
+async fn samples_follow_the_last_sweep() {
+    let world = World::new().await;
+    let last = "INSERT INTO sweeps (requested_by, requested_on, started_on, finished_on, report)
+                VALUES ('test', cronbox_now(), cronbox_now(), cronbox_now(), '{\"listed\": 25000}')";
+    execute(&world, last.to_owned()).await;
+    let publisher = world.publisher().await;
+    publisher.request_sweep("test").await.unwrap();
+    let Swept::Done(_) = publisher.sweep_schedules(soon()).await.unwrap() else { panic!("it is not done") };
+    let sample = sqlx::query_scalar::<_, i64>("SELECT sample_every FROM sweeps ORDER BY id DESC LIMIT 1");
+    assert_eq!(sample.fetch_one(&world.pool).await.unwrap(), 251);
 }

@@ -1,7 +1,7 @@
 //! Step 7 of 7: removes old rows. A job.
 //!
-//! Days of runs and occurrences, and months of the audit log, are partitions, which it makes ahead and drops as a whole.
-//! It deletes other rows in bounded batches, among them those that have no partition by day.
+//! Days of runs, occurrences and processed outbox rows, and months of the audit log, are partitions, which it makes ahead
+//! and drops as a whole. It deletes other rows in bounded batches, among them those that have no partition by day.
 //!
 //! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
 //! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.

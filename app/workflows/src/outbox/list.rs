@@ -1,4 +1,5 @@
-//! Step 2 of 7: lists outbox rows by key, the newest first. Rows to publish have an index; other filters pass over rows.
+//! Step 2 of 7: lists outbox rows by key, the newest first. Pending and failed rows are in a partition of their own, so
+//! that a list of them reads no history; other filters pass over rows.
 
 use db::PgConnection;
 
@@ -23,12 +24,18 @@ pub struct Filter {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn list_rows(db: &mut PgConnection, filter: Filter) -> sqlx::Result<KeysetPage<Row, i64>> {
-    let is_pending = filter.status == Some(Status::Pending);
-    let rows = if is_pending { read_pending(db, filter).await? } else { read_page(db, filter).await? };
+    let rows = match filter.status {
+        Some(Status::Pending) => read_pending(db, filter).await?,
+        Some(Status::Failed) => read_failed(db, filter).await?,
+        Some(Status::Processed | Status::Discarded) | None => read_page(db, filter).await?,
+    };
     let mut page = KeysetPage::of_rows(rows, filter.limit, |row| row.id);
     if page.next.is_none() && (filter.status.is_some() || filter.workflow_id.is_some()) {
-        let before = filter.before();
-        page.next = if is_pending { end_of_pending(db, before).await? } else { end_of_scan(db, before).await? };
+        page.next = match filter.status {
+            Some(Status::Pending) => end_of_pending(db, filter.before()).await?,
+            Some(Status::Failed) => end_of_failed(db, filter.before()).await?,
+            Some(Status::Processed | Status::Discarded) | None => end_of_scan(db, filter.before()).await?,
+        };
     }
     Ok(page)
 }
@@ -48,16 +55,20 @@ macro_rules! select_rows {
             $comment
                 + r#"
         SELECT o.id AS "id!", o.aggregate_id AS "workflow_id!", o.op AS "op!", o.payload AS "payload!",
-               outbox_status(o) AS "status!: Status", o.created_on AS "created_on!", o.processed_on, o.failed_on,
+               o.status AS "status!: Status", o.created_on AS "created_on!", o.processed_on, o.failed_on,
                o.attempt_count AS "attempt_count!", o.error_message,
                p.error_class AS "error_class?", p.due_at AS "due_at?"
-          FROM (SELECT e.id AS key FROM outbox_events AS e WHERE e.id < $1 "#
+          FROM (SELECT e.id, e.aggregate_id, e.op, e.payload, outbox_status(e) AS status, e.created_on, e.processed_on,
+                       e.failed_on, e.attempt_count, e.error_message
+                  FROM outbox_events AS e
+                 WHERE e.id < $1 "#
                 + $scope
-                + r#" ORDER BY e.id DESC LIMIT 5000) AS k
-          JOIN outbox_events AS o ON o.id = k.key
+                + r#"
+                 ORDER BY e.id DESC
+                 LIMIT 5000) AS o
           LEFT JOIN publications AS p ON p.workflow_id = o.aggregate_id
-         WHERE ($2::text IS NULL OR outbox_status(o) = $2) AND ($3::bigint IS NULL OR o.aggregate_id = $3)
-         ORDER BY k.key DESC
+         WHERE ($2::text IS NULL OR o.status = $2) AND ($3::bigint IS NULL OR o.aggregate_id = $3)
+         ORDER BY o.id DESC
          LIMIT $4
         "#,
             $filter.before(),
@@ -82,6 +93,16 @@ async fn read_pending(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Vec
     .await
 }
 
+async fn read_failed(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Vec<Row>> {
+    select_rows!(
+        "-- list failed outbox rows by key\n",
+        "AND e.processed_on IS NULL AND e.failed_on IS NOT NULL",
+        filter
+    )
+    .fetch_all(db)
+    .await
+}
+
 async fn end_of_scan(db: &mut PgConnection, before: i64) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
@@ -100,6 +121,21 @@ async fn end_of_pending(db: &mut PgConnection, before: i64) -> sqlx::Result<Opti
         -- the last pending outbox row that the list read; none: it read all
         SELECT id FROM outbox_events
          WHERE id < $1 AND processed_on IS NULL AND failed_on IS NULL
+         ORDER BY id DESC
+        OFFSET 4999 LIMIT 1
+        "#,
+        before,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn end_of_failed(db: &mut PgConnection, before: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last failed outbox row that the list read; none: it read all
+        SELECT id FROM outbox_events
+         WHERE id < $1 AND processed_on IS NULL AND failed_on IS NOT NULL
          ORDER BY id DESC
         OFFSET 4999 LIMIT 1
         "#,

@@ -146,7 +146,9 @@ async fn reopen(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- reopen
-        UPDATE outbox_events SET failed_on = NULL, attempt_count = 0, error_message = NULL WHERE id = $1
+        UPDATE outbox_events
+           SET failed_on = NULL, attempt_count = 0, error_message = NULL
+         WHERE id = $1 AND processed_on IS NULL
         "#,
         id,
     )
@@ -183,7 +185,7 @@ async fn let_go(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- discard: `failed_on` keeps its value, for the record
-        UPDATE outbox_events SET processed_on = cronbox_now() WHERE id = $1
+        UPDATE outbox_events SET processed_on = cronbox_now() WHERE id = $1 AND processed_on IS NULL
         "#,
         id,
     )

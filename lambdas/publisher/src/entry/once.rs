@@ -41,7 +41,7 @@ impl Publisher {
                 bail!("the database was restored or cloned: run `{ACCEPT}`");
             }
             report.add_part(drained.report);
-            if claim::count_due(self.pool()).await? == 0 {
+            if !claim::has_due(self.pool()).await? {
                 return Ok(report);
             }
             let pause = match drained.ending {

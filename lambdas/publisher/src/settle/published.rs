@@ -88,6 +88,8 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
               FROM covered
              WHERE o.id = covered.id
                AND o.id = ANY(ARRAY(SELECT id FROM covered))
+               -- the partition of the open rows, out of which this moves the row
+               AND o.processed_on IS NULL
             RETURNING o.aggregate_id
         ), settled AS (
             UPDATE publications AS p
@@ -131,7 +133,7 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    -- an app of an older version does not count the repairs that it requests
                    SELECT before.repairs <> s.repairs OR (s.was_known AND before.spec_hash IS NULL) AS is_requested,
                           CASE WHEN s.is_in_doubt
-                               THEN GREATEST(before.verify_at, (SELECT cronbox_now()) + INTERVAL '16 minutes')
+                               THEN GREATEST(before.verify_at, (SELECT cronbox_now()) + verify_wait(before.workflow_id))
                                WHEN s.is_verified THEN NULL
                                ELSE before.verify_at END AS verify_at
                      FROM publications AS before

@@ -96,6 +96,7 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
           FROM covered AS c
          WHERE o.id = c.id
            AND o.id = ANY(ARRAY(SELECT id FROM covered))
+           AND o.processed_on IS NULL
         "#,
         Json(unpublished) as _,
     )
@@ -148,7 +149,7 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
          CROSS JOIN LATERAL (
                SELECT before.workflow_id,
                       -- never made earlier: a request that was signed just now may arrive within the next 15 minutes
-                      CASE WHEN s.is_in_doubt THEN GREATEST(before.verify_at, cronbox_now() + INTERVAL '16 minutes')
+                      CASE WHEN s.is_in_doubt THEN GREATEST(before.verify_at, cronbox_now() + verify_wait(before.workflow_id))
                            WHEN s.is_verified THEN NULL
                            ELSE before.verify_at END AS verify_at
                  FROM publications AS before

@@ -7,6 +7,7 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
+use crate::sweep::tombstones::prune_tombstones;
 use crate::sweep::turn::Turn;
 
 /// How many workflows one statement reads.
@@ -54,6 +55,7 @@ pub(crate) async fn search_slice(
     let after = turn.missing_after;
     let Some(until) = end_of_slice(tx, after).await? else {
         forget_unlisted(tx, turn, Slice { after, until: i64::MAX }).await?;
+        prune_tombstones(tx, after, i64::MAX).await?;
         return Ok(Search::Done);
     };
     let slice = Slice { after, until };
@@ -62,6 +64,7 @@ pub(crate) async fn search_slice(
     let missing = enqueue_missing(tx, turn, slice, limit, now).await?;
     let slice = missing.reached(slice, limit);
     forget_unlisted(tx, turn, slice).await?;
+    prune_tombstones(tx, slice.after, slice.until).await?;
     turn.missing_after = slice.until;
     turn.findings.missing += (unpublished.enqueued + missing.found).unsigned_abs();
     turn.findings.repaired += (unpublished.enqueued + missing.enqueued).unsigned_abs();

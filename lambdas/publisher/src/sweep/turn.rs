@@ -93,13 +93,20 @@ pub(crate) async fn take_turn(
 ) -> sqlx::Result<Option<Turn>> {
     let taken = sqlx::query!(
         r#"
-        -- take: a publisher that waited for the row's lock checks the lease again, so only one publisher gets it
+        -- take: a publisher that waited for the row's lock checks the lease again, so only one publisher gets it. How many
+        -- schedules there are is what the last sweep listed; before the first one, the highest id is no less
         UPDATE sweeps
            SET locked_by = $1,
                locked_until = cronbox_now() + make_interval(secs => $2),
                started_on = COALESCE(started_on, cronbox_now()),
                sample_every = CASE WHEN started_on IS NULL
-                                   THEN (SELECT COUNT(*) FROM publications) / $3 + 1
+                                   THEN COALESCE((SELECT (last.report ->> 'listed')::bigint
+                                                    FROM sweeps AS last
+                                                   WHERE last.finished_on IS NOT NULL
+                                                   ORDER BY last.id DESC
+                                                   LIMIT 1),
+                                                 (SELECT MAX(workflow_id) FROM publications),
+                                                 0) / $3 + 1
                                    ELSE sample_every END
          WHERE finished_on IS NULL
            AND (locked_until IS NULL OR locked_until <= cronbox_now())

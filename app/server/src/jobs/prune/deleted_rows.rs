@@ -205,7 +205,8 @@ pub(super) async fn remove_publications(
 ) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
-        -- remove_publications: only at rest, and without a row of the outbox, each of which has a publication
+        -- remove_publications: only at rest, and without a row of the outbox that is open, failed or discarded, each of which
+        -- has a publication
         WITH old AS MATERIALIZED (
             SELECT p.workflow_id FROM publications p
              WHERE p.workflow_id > $1 AND p.workflow_id <= $2
@@ -213,7 +214,8 @@ pub(super) async fn remove_publications(
                AND p.due_at IS NULL AND p.lease_owner IS NULL AND p.verify_at IS NULL
                AND p.schedule_name IS NULL AND p.error_class IS NULL
                AND NOT EXISTS (SELECT FROM workflows w WHERE w.id = p.workflow_id)
-               AND NOT EXISTS (SELECT FROM outbox_events o WHERE o.aggregate_id = p.workflow_id)
+               AND NOT EXISTS (SELECT FROM outbox_events o WHERE o.aggregate_id = p.workflow_id AND o.processed_on IS NULL)
+               AND NOT EXISTS (SELECT FROM outbox_events o WHERE o.aggregate_id = p.workflow_id AND o.failed_on IS NOT NULL)
                FOR UPDATE OF p SKIP LOCKED
         )
         DELETE FROM publications p USING old WHERE p.workflow_id = old.workflow_id

@@ -95,23 +95,26 @@ pub(super) async fn workflows_of_batch(
 }
 
 async fn remove_outbox(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+    Ok(remove_processed(db, ages, scope).await? + remove_failed(db, ages, scope).await?)
+}
+
+async fn remove_processed(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old outbox rows: by created_on too, because it is indexed and never later than the other times
+        -- remove processed outbox rows that have no partition by day: by created_on too, because it is indexed and never
+        -- later than the other time
         WITH old AS MATERIALIZED (
-            SELECT id FROM outbox_events
-             WHERE created_on < GREATEST($1::timestamptz, $2::timestamptz)
-               AND (processed_on < $1 AND failed_on IS NULL OR failed_on < $2)
-               AND ($4::bigint IS NULL OR aggregate_id = $4) AND aggregate_id <> ALL($5)
+            SELECT id FROM outbox_processed_before
+             WHERE created_on < $1 AND processed_on < $1
+               AND ($3::bigint IS NULL OR aggregate_id = $3) AND aggregate_id <> ALL($4)
              ORDER BY created_on
-             LIMIT $3
+             LIMIT $2
                FOR UPDATE SKIP LOCKED
         )
-        DELETE FROM outbox_events o USING old WHERE o.id = old.id
+        DELETE FROM outbox_processed_before o USING old WHERE o.id = old.id
         "#,
         ages.processed,
-        ages.failed,
         BATCH,
         only,
         except,
@@ -121,17 +124,51 @@ async fn remove_outbox(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> 
     Ok(removed.rows_affected())
 }
 
+async fn remove_failed(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+    let (only, except) = scope.parameters();
+    let removed = sqlx::query_scalar!(
+        r#"
+        -- remove failed outbox rows, and those that an operator discarded
+        WITH failed AS MATERIALIZED (
+            SELECT id FROM outbox_open
+             WHERE failed_on < $1 AND ($3::bigint IS NULL OR aggregate_id = $3) AND aggregate_id <> ALL($4)
+             LIMIT $2
+               FOR UPDATE SKIP LOCKED
+        ), discarded AS MATERIALIZED (
+            SELECT id FROM outbox_discarded
+             WHERE failed_on < $1 AND ($3::bigint IS NULL OR aggregate_id = $3) AND aggregate_id <> ALL($4)
+             LIMIT $2
+               FOR UPDATE SKIP LOCKED
+        ), removed_failed AS (
+            DELETE FROM outbox_open o USING failed WHERE o.id = failed.id RETURNING o.id
+        ), removed_discarded AS (
+            DELETE FROM outbox_discarded o USING discarded WHERE o.id = discarded.id RETURNING o.id
+        )
+        SELECT (SELECT count(*) FROM removed_failed) + (SELECT count(*) FROM removed_discarded) AS "removed!"
+        "#,
+        ages.failed,
+        BATCH,
+        only,
+        except,
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(removed.unsigned_abs())
+}
+
 async fn workflows_of_outbox(db: &mut PgConnection, ages: &Ages, except: &[i64]) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
         -- workflows of old outbox rows
-        SELECT DISTINCT aggregate_id
-          FROM (SELECT aggregate_id FROM outbox_events
-                 WHERE created_on < GREATEST($1::timestamptz, $2::timestamptz)
-                   AND (processed_on < $1 AND failed_on IS NULL OR failed_on < $2)
-                   AND aggregate_id <> ALL($4)
-                 ORDER BY created_on
-                 LIMIT $3) AS old
+        SELECT DISTINCT aggregate_id AS "aggregate_id!"
+          FROM ((SELECT aggregate_id FROM outbox_processed_before
+                  WHERE created_on < $1 AND processed_on < $1 AND aggregate_id <> ALL($4)
+                  ORDER BY created_on
+                  LIMIT $3)
+                  UNION ALL
+                (SELECT aggregate_id FROM outbox_open WHERE failed_on < $2 AND aggregate_id <> ALL($4) LIMIT $3)
+                  UNION ALL
+                (SELECT aggregate_id FROM outbox_discarded WHERE failed_on < $2 AND aggregate_id <> ALL($4) LIMIT $3)) AS old
         "#,
         ages.processed,
         ages.failed,

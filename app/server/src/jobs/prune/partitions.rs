@@ -1,5 +1,5 @@
-//! Step 7 of 7: the partitions of occurrences, runs and results by day, and of the audit log by month: makes them ahead,
-//! and drops old ones.
+//! Step 7 of 7: the partitions of occurrences, runs, results and processed outbox rows by day, and of the audit log by
+//! month: makes them ahead, and drops old ones.
 //!
 //! The functions in the database run as its owner and wait 100 ms for a lock, so that fires do not queue behind a reader
 //! with an open transaction. What is locked stays until the next turn, a minute later.
@@ -13,7 +13,7 @@ use super::old_rows::Ages;
 /// are in the partition after the days until the job makes it.
 const DAYS_AHEAD: i32 = 8;
 /// The tables with partitions by day or month. Results follow their runs.
-const TABLES: [&str; 4] = ["occurrences", "runs_ended", "run_results", "audit_log"];
+const TABLES: [&str; 5] = ["occurrences", "runs_ended", "run_results", "audit_log", "outbox_processed"];
 /// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
 const MOST_DROPPED: u32 = 40;
 
@@ -105,6 +105,7 @@ impl Ages {
         match table {
             "occurrences" => Some(self.occurrences),
             "audit_log" => self.audit,
+            "outbox_processed" => Some(self.processed),
             _ => Some(self.runs),
         }
     }

@@ -75,9 +75,10 @@ async fn read_oldest(pool: &PgPool, from: Start) -> sqlx::Result<Oldest> {
     sqlx::query_as!(
         Oldest,
         r#"
-        -- lag: by id, which the index has; the lowest id is the oldest edit, except for the duration of a commit
+        -- lag: by id, which the index has; the lowest id is the oldest edit, except for the duration of a commit. The
+        -- newest id is the sequence's: an index with the entries of all rows that were settled since would be read for it
         SELECT newest.id AS "newest!", oldest.id AS "id?", oldest.secs AS "secs?"
-          FROM (SELECT COALESCE(MAX(id), 0) AS id FROM outbox_events) AS newest
+          FROM (SELECT last_value AS id FROM outbox_events_id_seq) AS newest
           LEFT JOIN LATERAL (
                SELECT id, EXTRACT(EPOCH FROM (SELECT cronbox_now()) - created_on)::float8 AS secs
                  FROM outbox_events
