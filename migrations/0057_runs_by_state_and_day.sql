@@ -99,7 +99,7 @@ COMMENT ON TABLE  runs_ended IS 'Runs that have ended, by the day of their ids: 
 
 CREATE INDEX idx_runs_workflow_id ON runs_ended (workflow_id, id);
 CREATE INDEX idx_runs_team ON runs_ended (team_id, id);
-CREATE INDEX idx_runs_team_failed ON runs_ended (team_id, id) WHERE state IN ('failed', 'timed_out', 'abandoned');
+CREATE INDEX idx_runs_team_failed ON runs_ended (team_id, state, id) WHERE state IN ('failed', 'timed_out', 'abandoned');
 CREATE INDEX idx_runs_scheduled_time ON runs_ended (workflow_id, scheduled_time) WHERE scheduled_time IS NOT NULL;
 CREATE INDEX idx_runs_backfill_id ON runs_ended (backfill_id) WHERE backfill_id IS NOT NULL;
 CREATE INDEX idx_runs_finished_on ON runs_ended USING brin (finished_on) WITH (autosummarize = on);
@@ -107,7 +107,7 @@ CREATE INDEX idx_runs_abandoned ON runs_ended (finished_on) WHERE state = 'aband
 
 COMMENT ON INDEX idx_runs_workflow_id    IS 'The list of a workflow, the newest first: read backward, by comparisons of rows that only it serves';
 COMMENT ON INDEX idx_runs_team           IS 'The list of a team, the newest first: as idx_runs_workflow_id';
-COMMENT ON INDEX idx_runs_team_failed    IS 'The list of the failures of a team';
+COMMENT ON INDEX idx_runs_team_failed    IS 'The list of the failures of a team by state';
 COMMENT ON INDEX idx_runs_scheduled_time IS 'verify reads the runs of a span; a backfill finds the last run of an occurrence';
 COMMENT ON INDEX idx_runs_backfill_id    IS 'Counts the runs of a backfill';
 COMMENT ON INDEX idx_runs_finished_on    IS 'Statistics and alarms read the runs of an hour or a day; BRIN, because runs are inserted in the order of their ends';

@@ -102,8 +102,10 @@ async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<Da
                    (SELECT min(s.decided_through)
                       FROM watchdog_shards s
                      WHERE ($2::bigint IS NULL OR s.shard = $2 % 8)
-                       AND EXISTS (SELECT FROM ledger l
-                                    WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL)))
+                       -- not EXISTS, which becomes a join that reads the whole table
+                       AND (SELECT TRUE FROM ledger l
+                             WHERE l.shard = s.shard AND l.watch_at IS NULL AND l.cron IS NOT NULL
+                             LIMIT 1) IS NOT NULL))
         "#,
         scope.team_id,
         scope.workflow_id,

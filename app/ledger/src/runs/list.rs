@@ -55,7 +55,8 @@ pub struct Filter {
 enum Scope {
     Workflow(i64),
     Team(i64),
-    FailedOfTeam(i64),
+    /// Those in this state, one of failures.
+    FailedOfTeam(i64, RunState),
     All,
 }
 
@@ -102,12 +103,13 @@ async fn list_within(
 
 impl Filter {
     fn scope(&self) -> Scope {
-        let has_failed = matches!(self.state, Some(RunState::Failed | RunState::TimedOut | RunState::Abandoned));
-        match (self.workflow_id, self.team_id) {
-            (Some(workflow), _) => Scope::Workflow(workflow),
-            (None, Some(team)) if has_failed => Scope::FailedOfTeam(team),
-            (None, Some(team)) => Scope::Team(team),
-            (None, None) => Scope::All,
+        match (self.workflow_id, self.team_id, self.state) {
+            (Some(workflow), ..) => Scope::Workflow(workflow),
+            (None, Some(team), Some(state @ (RunState::Failed | RunState::TimedOut | RunState::Abandoned))) => {
+                Scope::FailedOfTeam(team, state)
+            }
+            (None, Some(team), _) => Scope::Team(team),
+            (None, None, _) => Scope::All,
         }
     }
 
@@ -201,16 +203,18 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
             .fetch_all(db)
             .await
         }
-        Scope::FailedOfTeam(team) => {
+        Scope::FailedOfTeam(team, state) => {
             select_runs!(
-            "-- list the failed runs of a team by key\n",
-            "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($6, $1) AND (team_id, id) < ($6, $2)
-                AND state IN ('failed', 'timed_out', 'abandoned') ORDER BY team_id DESC, id DESC",
-            "r.team_id DESC, r.id DESC",
-            bounds,
-            filter,
-            team
-        )
+                "-- list the failed runs of a team by key\n",
+                "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND state IN ('failed', 'timed_out', 'abandoned')
+                AND (team_id, state, id) >= ($6, $7::text, $1) AND (team_id, state, id) < ($6, $7::text, $2)
+              ORDER BY team_id DESC, state DESC, id DESC",
+                "r.team_id DESC, r.state DESC, r.id DESC",
+                bounds,
+                filter,
+                team,
+                state as RunState
+            )
             .fetch_all(db)
             .await
         }
@@ -272,13 +276,15 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
             .fetch_optional(db)
             .await
         }
-        Scope::FailedOfTeam(team) => {
+        Scope::FailedOfTeam(team, state) => {
             select_end!(
                 "-- the last failed run of a team that the list read\n",
-                "runs WHERE id >= $1 AND id < $2 AND (team_id, id) >= ($3, $1) AND (team_id, id) < ($3, $2)
-                AND state IN ('failed', 'timed_out', 'abandoned') ORDER BY team_id DESC, id DESC",
+                "runs WHERE id >= $1 AND id < $2 AND state IN ('failed', 'timed_out', 'abandoned')
+                    AND (team_id, state, id) >= ($3, $4::text, $1) AND (team_id, state, id) < ($3, $4::text, $2)
+                  ORDER BY team_id DESC, state DESC, id DESC",
                 bounds,
-                team
+                team,
+                state as RunState
             )
             .fetch_optional(db)
             .await

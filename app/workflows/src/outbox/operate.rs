@@ -129,8 +129,9 @@ async fn find(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
         Row,
         r#"
         -- find an outbox row
-        SELECT o.id, o.aggregate_id AS workflow_id, o.op, o.payload, outbox_status(o) AS "status!: Status",
-               o.created_on, o.processed_on, o.failed_on, o.attempt_count, o.error_message,
+        SELECT o.id AS "id!", o.aggregate_id AS "workflow_id!", o.op AS "op!", o.payload AS "payload!",
+               outbox_status(o) AS "status!: Status", o.created_on AS "created_on!", o.processed_on, o.failed_on,
+               o.attempt_count AS "attempt_count!", o.error_message,
                p.error_class AS "error_class?", p.due_at AS "due_at?"
           FROM outbox_events AS o
           LEFT JOIN publications AS p ON p.workflow_id = o.aggregate_id

@@ -195,9 +195,15 @@ async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sq
              LIMIT $2
         ), results AS (
             DELETE FROM run_results x USING old WHERE x.run_id = old.id
-        ), removed AS (
-            DELETE FROM runs_ended r USING old WHERE r.id = old.id
+        ), removed_before AS (
+            -- of these partitions by name: with the parent, Postgres reads all days
+            DELETE FROM runs_ended_before r USING old WHERE r.id = old.id
             RETURNING r.backfill_id, r.state
+        ), removed_later AS (
+            DELETE FROM runs_ended_later r USING old WHERE r.id = old.id
+            RETURNING r.backfill_id, r.state
+        ), removed AS (
+            SELECT backfill_id, state FROM removed_before UNION ALL SELECT backfill_id, state FROM removed_later
         ), counted AS (
             UPDATE backfills b
                SET pruned_succeeded = b.pruned_succeeded + s.succeeded
@@ -269,7 +275,7 @@ pub(super) async fn advance_window(db: &mut PgConnection, ages: &Ages, window: &
 
 async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, scope: Scope<'_>) -> sqlx::Result<u64> {
     let (only, except) = scope.parameters();
-    let removed = sqlx::query!(
+    let removed = sqlx::query_scalar!(
         r#"
         -- remove old occurrences: of those that have no partition by day, but not one that a late fire may need, one that
         -- the watchdog has not passed, or the newest of a workflow
@@ -289,11 +295,17 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, 
                AND EXISTS (SELECT FROM occurrences newer
                             WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
                AND ($3::bigint IS NULL OR o.workflow_id = $3) AND o.workflow_id <> ALL($4)
+        ), removed_later AS (
+            DELETE FROM occurrences_later o USING old
+             WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time AND o.decided_on < $1
+            RETURNING o.id
+        ), removed_before AS (
+            -- a backfill may have decided it again meanwhile
+            DELETE FROM occurrences_before o USING old
+             WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time AND o.decided_on < $1
+            RETURNING o.id
         )
-        DELETE FROM occurrences o USING old
-         WHERE o.workflow_id = old.workflow_id AND o.scheduled_time = old.scheduled_time
-               -- a backfill may have decided it again meanwhile
-           AND o.decided_on < $1
+        SELECT (SELECT count(*) FROM removed_before) + (SELECT count(*) FROM removed_later) AS "removed!"
         "#,
         ages.occurrences,
         ages.now,
@@ -304,9 +316,9 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, window: Window, 
         window.through.0,
         window.through.1,
     )
-    .execute(db)
+    .fetch_one(db)
     .await?;
-    Ok(removed.rows_affected())
+    Ok(removed.unsigned_abs())
 }
 
 async fn workflows_of_occurrences(
