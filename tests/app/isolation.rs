@@ -165,14 +165,14 @@ async fn overlapping_fires_delay_no_other_team() {
     s.end().await;
 }
 
-/// The lists of one team take all connections that lists may have, because another session has locked their table.
+/// The lists of one team take all connections that lists may have, because another session has locked a table of theirs.
 #[tokio::test]
 async fn waiting_lists_delay_no_fire() {
     let s = story(|config| config.heartbeat_ms = 50).await;
     let mut b = TeamB::start(&s).await;
-    let mut lock = locked(&s, "LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").await;
+    let mut lock = locked(&s, "LOCK TABLE deleted_workflows IN ACCESS EXCLUSIVE MODE").await;
     let editor = s.editor();
-    let attack = Attack::start(40, move |_| editor.request(Method::GET, "/api/v1/backfills"));
+    let attack = Attack::start(40, move |_| editor.request(Method::GET, "/api/v1/runs"));
     s.until(IS_ANY_WAITING, 1).await;
     for _ in 0..10 {
         b.next_minute(&s).await;

@@ -2,8 +2,8 @@
 //! Postgres, checked by an independent oracle.
 //!
 //! `make torture N=5000 SEED=1` runs any number; `make torture N=1 SEED=7` replays one and prints its trace. Without
-//! arguments (in `make test`): the seeds that once failed, 200 histories of publishing, 100 of the ledger, and the
-//! ablations, each of which must fail. With `--full` (in `make nightly`): ten times as many, starting at `--seed`.
+//! arguments (in `make test`): the seeds that once failed, 300 histories of publishing, 200 of the ledger, and the
+//! ablations, each of which must fail. With `--full` (in `make nightly`): many more, starting at `--seed`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

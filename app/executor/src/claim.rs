@@ -192,10 +192,13 @@ pub async fn claim_due_runs(
                      UNION
                     SELECT unnest($7::bigint[])) AS busy
         ), shares AS MATERIALIZED (
-            -- what a team may still start: of its share of this instance, and of its limit over all instances. As many
-            -- running runs are counted as the limit permits, and once; a lost run does not count
+            -- what a team may still start: of its share of this instance, of the slots that are not kept for teams below
+            -- their fair share, so that the backlog of a team that can get none is not read, and of its limit over all
+            -- instances. As many running runs are counted as the limit permits, and once; a lost run does not count
             SELECT t.team_id, COALESCE(u.slots, 0) AS used,
                    LEAST($6 - COALESCE(u.slots, 0),
+                         GREATEST(fairness.fair_share - COALESCE(u.slots, 0), GREATEST(1, $9 / 100) - COALESCE(u.slots, 0), 0)
+                         + GREATEST($12 - $9 / 5, 0),
                          CASE WHEN COALESCE(l.running_runs, $13) > 0 THEN
                               COALESCE(l.running_runs, $13)
                               - (SELECT count(*)
@@ -208,6 +211,7 @@ pub async fn claim_due_runs(
                                           LIMIT COALESCE(l.running_runs, $13)) AS running)
                          END) AS room
               FROM teams_with_work t
+             CROSS JOIN fairness
               LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS u (team_id, slots) ON u.team_id = t.team_id
               LEFT JOIN team_limits l ON l.team_id = t.team_id
              WHERE t.team_id IS NOT NULL AND COALESCE(u.slots, 0) < $6 AND cronbox_hold() IS NULL

@@ -225,9 +225,11 @@ impl BackoffRelease {
 pub(crate) async fn has_due(pool: &PgPool) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
-        -- has due: `due_at` stays set while leased, so this finds leased workflows, too. By lane, as the index is
-        SELECT EXISTS (SELECT FROM publications WHERE NOT is_repair AND due_at <= (SELECT cronbox_now()))
-            OR EXISTS (SELECT FROM publications WHERE is_repair AND due_at <= (SELECT cronbox_now())) AS "has_due!"
+        -- has due: `due_at` stays set while leased, so this finds leased workflows, too. By lane, as the index is, and in
+        -- its order: Postgres may answer EXISTS by reading the whole table
+        SELECT (SELECT TRUE FROM publications WHERE NOT is_repair AND due_at <= (SELECT cronbox_now()) ORDER BY due_at LIMIT 1) IS NOT NULL
+            OR (SELECT TRUE FROM publications WHERE is_repair AND due_at <= (SELECT cronbox_now()) ORDER BY due_at LIMIT 1) IS NOT NULL
+               AS "has_due!"
         "#
     )
     .fetch_one(pool)

@@ -10,8 +10,9 @@ use sqlx::PgConnection;
 
 /// The days of which a workflow has occurrences and runs, from the first `now` on. Retention is 90 days, so none is old.
 const DAYS: Range<i64> = -86..4;
-/// A day that is past its retention.
-const OLD_DAY: i64 = -95;
+/// A day that is past its retention at each size of the table: the second one ends a day later, because the day of the
+/// first is dropped by then.
+const OLD_DAYS: [i64; 2] = [-95, -89];
 /// The workflows whose old rows the prune removes: as many at each size of the table.
 const OLD_WORKFLOWS: usize = 500;
 
@@ -20,12 +21,14 @@ pub(crate) struct History {
     begin: DateTime<Utc>,
     teams: Vec<i64>,
     ids: Vec<i64>,
+    /// How many old days were added.
+    old_days: usize,
 }
 
 impl History {
     /// An empty ledger of these teams.
     pub(crate) fn new(begin: DateTime<Utc>, teams: Vec<i64>) -> History {
-        History { begin, teams, ids: Vec::new() }
+        History { begin, teams, ids: Vec::new(), old_days: 0 }
     }
 
     /// The number of occurrences; there are as many runs.
@@ -57,9 +60,11 @@ impl History {
     }
 
     /// Adds a day that is past its retention, of the first workflows.
-    pub(crate) async fn add_old_day(&self, db: &mut PgConnection) {
+    pub(crate) async fn add_old_day(&mut self, db: &mut PgConnection) {
         self.make_partitions(db).await;
-        self.add_day(db, OLD_DAY, self.ids[0], self.ids[OLD_WORKFLOWS.min(self.ids.len()) - 1]).await;
+        let day = OLD_DAYS[self.old_days];
+        self.old_days += 1;
+        self.add_day(db, day, self.ids[0], self.ids[OLD_WORKFLOWS.min(self.ids.len()) - 1]).await;
     }
 
     /// How many workflows there are.
@@ -76,8 +81,8 @@ impl History {
     async fn make_partitions(&self, db: &mut PgConnection) {
         let has_partitions: bool = sqlx::query_scalar(HAS_PARTITIONS).fetch_one(&mut *db).await.unwrap();
         if has_partitions {
-            let first = self.begin + TimeDelta::days(OLD_DAY);
-            let days = i32::try_from(DAYS.end - OLD_DAY).unwrap();
+            let first = self.begin + TimeDelta::days(OLD_DAYS[0]);
+            let days = i32::try_from(DAYS.end - OLD_DAYS[0]).unwrap();
             sqlx::query(MAKE_PARTITIONS).bind(first).bind(days).execute(db).await.unwrap();
         }
     }

@@ -30,7 +30,8 @@ const FULL: u64 = 50_000_000;
 const GROWTH: f64 = 1.5;
 /// What a pass of the watchdog may write that finds every due time decided.
 const QUIET_WAL: f64 = 1024.0 * 1024.0;
-const TEAMS: usize = 20;
+/// So few that each has as many runs in the small table as a page passes over at most (5,000).
+const TEAMS: usize = 10;
 /// More than five, so that a prepared statement has the plan that it keeps.
 const TIMES: usize = 12;
 const RUNS: usize = 64;

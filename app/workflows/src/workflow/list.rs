@@ -50,16 +50,22 @@ pub struct ListedWorkflow {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<KeysetPage<ListedWorkflow, i64>> {
-    let rows = match filter.team_id {
-        Some(team) => of_team(db, team, filter).await?,
-        None => of_all(db, filter).await?,
+    let rows = match (filter.team_id, filter.state) {
+        (Some(team), Some(state @ (State::Paused | State::Archived))) => {
+            of_team_inactive(db, team, state, filter).await?
+        }
+        (Some(team), _) => of_team(db, team, filter).await?,
+        (None, _) => of_all(db, filter).await?,
     };
     let rows = rows.into_iter().map(ListedWorkflow::from).collect();
     let mut page = KeysetPage::of_rows(rows, filter.limit, |listed: &ListedWorkflow| listed.workflow.id.0);
     if page.next.is_none() && filter.passes_over() {
-        page.next = match filter.team_id {
-            Some(team) => end_of_scan_of_team(db, team, filter.after()).await?,
-            None => end_of_scan(db, filter.after()).await?,
+        page.next = match (filter.team_id, filter.state) {
+            (Some(team), Some(state @ (State::Paused | State::Archived))) => {
+                end_of_scan_of_inactive(db, team, state, filter.after()).await?
+            }
+            (Some(team), _) => end_of_scan_of_team(db, team, filter.after()).await?,
+            (None, _) => end_of_scan(db, filter.after()).await?,
         };
     }
     Ok(page)
@@ -137,6 +143,21 @@ async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Res
     .await
 }
 
+async fn of_team_inactive(db: &mut PgConnection, team: i64, state: State, filter: &Filter) -> sqlx::Result<Vec<Row>> {
+    list_page!(
+        "-- list the paused or archived workflows of a team by key, by idx_workflows_inactive\n",
+        "state IN ('paused', 'archived') AND (team_id, state, id) > ($8, $9::text, $1)
+           AND (team_id, state, id) <= ($8, $9::text, 9223372036854775807)
+         ORDER BY team_id, state, id",
+        "w.team_id, w.state, w.id",
+        filter,
+        team,
+        state as State
+    )
+    .fetch_all(db)
+    .await
+}
+
 async fn end_of_scan(db: &mut PgConnection, after: i64) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
@@ -159,6 +180,29 @@ async fn end_of_scan_of_team(db: &mut PgConnection, team: i64, after: i64) -> sq
         OFFSET 4999 LIMIT 1
         "#,
         team,
+        after,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn end_of_scan_of_inactive(
+    db: &mut PgConnection,
+    team: i64,
+    state: State,
+    after: i64,
+) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last paused or archived workflow of the team that the list read; none: it read all
+        SELECT id FROM workflows
+         WHERE state IN ('paused', 'archived') AND (team_id, state, id) > ($1, $2::text, $3)
+           AND (team_id, state, id) <= ($1, $2::text, 9223372036854775807)
+         ORDER BY team_id, state, id
+        OFFSET 4999 LIMIT 1
+        "#,
+        team,
+        state as State,
         after,
     )
     .fetch_optional(db)
