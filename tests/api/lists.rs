@@ -63,7 +63,7 @@ async fn pages_of_large_inputs_are_small() {
 }
 
 const MANY: &str = "INSERT INTO workflows (team_id, name, action, state, created_on, updated_on)
-    SELECT (SELECT min(id) FROM teams), 'w ' || nth, '{\"type\": \"log\", \"message\": \"m\"}',
+    SELECT (SELECT min(id) FROM teams), CASE WHEN nth > 10998 THEN 'rare ' ELSE 'w ' END || nth, '{\"type\": \"log\", \"message\": \"m\"}',
            CASE WHEN nth > 10998 THEN 'paused' ELSE 'active' END, now(), now()
       FROM generate_series(1, 11000) AS nth";
 
@@ -72,11 +72,13 @@ const MANY: &str = "INSERT INTO workflows (team_id, name, action, state, created
 async fn rare_items_are_found_page_by_page() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     s.execute(MANY).await;
-    let found = pages(&s.editor(), "/api/v1/workflows?state=paused").await;
+    let found = pages(&s.editor(), "/api/v1/workflows?q=rare").await;
     let items: Vec<_> = found.iter().map(Vec::len).collect();
     assert_eq!(items, [0, 0, 2]);
     let names: Vec<_> = found.concat().iter().map(|item| item["name"].clone()).collect();
-    assert_eq!(names, ["w 10999", "w 11000"]);
+    assert_eq!(names, ["rare 10999", "rare 11000"]);
+    let paused = pages(&s.editor(), "/api/v1/workflows?state=paused&limit=1").await;
+    assert_eq!(paused.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1], "by an index of their own");
     assert_eq!(pages(&s.editor(), "/api/v1/workflows?state=active&limit=200").await.concat().len(), 10_998);
     s.end_early().await;
 }

@@ -202,10 +202,10 @@ async fn workflows_of_older_versions_are_counted() {
     s.end().await;
 }
 
-/// Keeps every list of backfills waiting until it ends.
-async fn lock_backfills(s: &Story) -> Transaction {
+/// Keeps every list of runs waiting until it ends. No statement of the executor reads that table.
+async fn lock_runs_list(s: &Story) -> Transaction {
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::raw_sql("LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE deleted_workflows IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
     tx
 }
 
@@ -224,16 +224,15 @@ async fn lists_in_flight_are_limited() {
     let mut s = Story::with_app(|config| config.team_lists_in_flight = 1).await;
     let second = s.another_url().await;
     let (editor, stranger) = (s.editor(), another_team(&s, "strangers").await);
-    // The executor's statements must not wait for the same table.
-    let locked = lock_backfills(&s).await;
-    let first = tokio::spawn(async move { editor.get("/api/v1/backfills").await });
+    let locked = lock_runs_list(&s).await;
+    let first = tokio::spawn(async move { editor.get("/api/v1/runs").await });
     s.until(WAITING, 1).await;
-    assert_limited(&s.editor().get("/api/v1/runs").await, "limit_lists_in_flight", "team-lists");
-    stranger.get("/api/v1/runs").await.expect(200);
+    assert_limited(&s.editor().get("/api/v1/backfills").await, "limit_lists_in_flight", "team-lists");
+    stranger.get("/api/v1/backfills").await.expect(200);
     s.editor().get("/api/v1/jobs").await.expect(200);
     locked.rollback().await.unwrap();
     first.await.unwrap();
-    s.editor().get("/api/v1/runs").await.expect(200);
+    s.editor().get("/api/v1/backfills").await.expect(200);
     raised_limits_hold_everywhere(&s, &second).await;
     s.end().await;
 }
@@ -255,11 +254,17 @@ async fn raised_limits_hold_everywhere(s: &Story, second: &str) {
 
 /// Whether a list is refused while another one waits.
 async fn second_list_is_limited(s: &Story, api: &Api) -> bool {
-    let locked = lock_backfills(s).await;
-    let waiting = api.clone();
-    let first = tokio::spawn(async move { waiting.get("/api/v1/backfills").await });
-    s.until(WAITING, 1).await;
-    let second = api.get("/api/v1/runs").await.status;
+    let locked = lock_runs_list(s).await;
+    let first = loop {
+        let waiting = api.clone();
+        let mut first = tokio::spawn(async move { waiting.get("/api/v1/runs").await });
+        tokio::select! {
+            // The place of the list before it becomes free only after its answer.
+            refused = &mut first => assert_eq!(refused.unwrap().status, 429),
+            () = s.until(WAITING, 1) => break first,
+        }
+    };
+    let second = api.get("/api/v1/backfills").await.status;
     locked.rollback().await.unwrap();
     first.await.unwrap();
     second == 429
@@ -312,15 +317,15 @@ async fn requests_in_flight_are_limited() {
     let s = Story::with_app(|config| (config.team_requests_in_flight, config.key_requests_in_flight) = (1, 2)).await;
     let (editor, admin) = (s.editor(), s.admin());
     let stranger = another_team(&s, "strangers").await;
-    let locked = lock_backfills(&s).await;
-    let first = tokio::spawn(async move { editor.get("/api/v1/backfills").await });
+    let locked = lock_runs_list(&s).await;
+    let first = tokio::spawn(async move { editor.get("/api/v1/runs").await });
     s.until(WAITING, 1).await;
     assert_limited(&s.editor().get("/api/v1/jobs").await, "limit_requests_in_flight", "team-requests");
     stranger.get("/api/v1/jobs").await.expect(200);
     // An admin belongs to no team, so only its key is counted.
     let of_admin = [0, 1].map(|_| {
         let admin = admin.clone();
-        tokio::spawn(async move { admin.get("/api/v1/backfills").await })
+        tokio::spawn(async move { admin.get("/api/v1/runs").await })
     });
     s.until(WAITING, 3).await;
     let third = admin.get("/api/v1/jobs").await;

@@ -164,7 +164,7 @@ async fn lists_use_no_connection_of_fires() {
         callers.push(another_team(&s, name).await);
     }
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::raw_sql("LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE deleted_workflows IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let lists: Vec<_> = callers
         .iter()
@@ -173,7 +173,7 @@ async fn lists_use_no_connection_of_fires() {
             let is_over = Arc::clone(&is_over);
             tokio::spawn(async move {
                 while !is_over.load(Ordering::SeqCst) {
-                    caller.get("/api/v1/backfills").await;
+                    caller.get("/api/v1/runs").await;
                 }
             })
         })
