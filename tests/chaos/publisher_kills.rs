@@ -84,6 +84,8 @@ async fn repairs_of_killed_sweeps_are_made_later() {
     field.staff(1);
     field.settle().await;
     for point in ["C1", "C2"] {
+        // The lease of a sweep that a killed publisher leaves does not end while the clock stands.
+        field.until(OPEN_SWEEPS, |open| open == 0).await;
         field.kill_all().await;
         let deleted_manually = field.names().await.swap_remove(0);
         let delete = field.story.scheduler.delete_schedule().group_name(GROUP).name(&deleted_manually);
