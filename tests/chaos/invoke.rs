@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use access::keys::{Holder, create_key};
@@ -14,7 +14,7 @@ use local::postgres::{Login, log_in_as};
 use reqwest::Method;
 use schedule::Clock;
 use serde_json::{Value, json};
-use tests::{Api, Way};
+use tests::{Api, Way, find_kept_port};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use workflows::audit::Edit;
@@ -67,7 +67,7 @@ impl Fire {
 
 impl Instance {
     async fn start(dsn: &str, key: &str) -> Instance {
-        let address = format!("127.0.0.1:{}", kept_port());
+        let address = format!("127.0.0.1:{}", find_kept_port());
         let process = spawn(dsn, &address);
         let instance =
             Instance { api: Api::new(&format!("http://{address}"), key), address, dsn: dsn.to_owned(), process };
@@ -89,14 +89,6 @@ impl Instance {
         self.process = spawn(&self.dsn, &self.address);
         self.until_ready().await;
     }
-}
-
-/// A free port that stays free while its instance is dead: connections get theirs from a higher range.
-fn kept_port() -> u16 {
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    let mut candidates = std::iter::repeat_with(|| first + TAKEN.fetch_add(1, Ordering::Relaxed));
-    candidates.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn spawn(dsn: &str, address: &str) -> Child {

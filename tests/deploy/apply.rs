@@ -39,7 +39,7 @@ async fn dev_is_applied_used_and_destroyed() {
     policies::name_what_is_there(&account).await;
     dead_letters_are_kept(&account, &dev.output("dead_letter_queue_urls").await).await;
 
-    assert_eq!(account.inventory().await.lines().count(), 54, "everything that is destroyed below");
+    assert_eq!(account.inventory().await.lines().count(), 55, "everything that is destroyed below");
 
     let publisher = Function::deployed(&account, "publisher").await;
     let runner = Function::deployed(&account, "runner").await;

@@ -18,5 +18,5 @@ pub use lossy_proxy::LossyWay;
 pub use moto::Moto;
 pub use pgbouncer::PgBouncer;
 pub use runtime::{Ended, Runtime};
-pub use story::{OutboxRow, Story, Way};
+pub use story::{OutboxRow, Story, Way, find_kept_port};
 pub use timeout::PATIENCE;
