@@ -9,9 +9,8 @@
 //! | S16 | a request says if an earlier request of its run may have reached the receiver |
 //! | S18 | a process executes no more runs of a team than its share of the slots |
 //!
-//! A run that the decision of its fire has started may wait for its attempt while its process claims: the fire commits
-//! during a claim, or what the attempt needs is read after it. It must have its attempt, or have been handed over, before
-//! the next claim but one.
+//! A run that the decision of its fire has started may wait for its attempt while its process claims. If it does not
+//! wait any more, because a reply was lost, one claim may be on its way; it must be handed over before the next one.
 //!
 //! The database records violations of S7, S14 and S17 (`instance.rs`).
 
@@ -37,7 +36,7 @@ pub(super) struct Leases {
     locked: HashSet<Fence>,
     /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
     requested: BTreeMap<usize, Vec<Fence>>,
-    /// How often each process has claimed.
+    /// How often each process has claimed while none of its slots waited for an attempt.
     claims: HashMap<Uuid, u32>,
     /// Attempts whose request has reached the receiver.
     called: HashSet<Fence>,
@@ -141,7 +140,7 @@ impl Leases {
             }
             let is_handed_over = process.is_claiming && !self.locked.contains(&fence);
             let is_left = if run.is_started && !self.called.contains(&fence) {
-                self.has_waited_for_claims(run) && is_handed_over
+                self.has_outlasted_a_claim(run) && is_handed_over
             } else {
                 self.known.contains(&fence) || is_handed_over
             };
@@ -156,11 +155,12 @@ impl Leases {
         Ok(())
     }
 
-    /// Whether the process of a started run has claimed twice since it was first seen without its attempt.
-    fn has_waited_for_claims(&mut self, run: &Running) -> bool {
+    /// Whether the process of a started run has claimed since it was first seen without its attempt, and the run did not
+    /// wait for it any more.
+    fn has_outlasted_a_claim(&mut self, run: &Running) -> bool {
         let claims = self.claims.get(&run.instance).copied().unwrap_or_default();
         let since = *self.waiting_starts.entry(run.fence).or_insert(claims);
-        claims >= since + 2
+        claims > since
     }
 
     fn count_lost_starts(&mut self, unknown: &HashMap<Fence, DateTime<Utc>>, processes: &[Knowing]) {
@@ -170,7 +170,7 @@ impl Leases {
         self.lost_starts += u32::try_from(lost).unwrap_or(u32::MAX);
     }
 
-    /// A process passes the point before a claim.
+    /// A process passes the point before a claim, and executes as many runs as it uses slots.
     pub(super) fn count_claim(&mut self, instance: Uuid) {
         *self.claims.entry(instance).or_default() += 1;
     }

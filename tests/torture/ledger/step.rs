@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::actions::{Action, BEAT, FIRE, STEP};
 use super::history::{History, MOVES, Profile};
-use super::instance::LEASES;
+use super::instance::{Instance, LEASES};
 use super::leases::Knowing;
 use super::receiver::EFFECT;
 use crate::actor::{Actor, Locks, Position, Role};
@@ -108,7 +108,10 @@ impl History<'_> {
             self.leases.renews(admin, id, self.actors[place].1.app.instance, open).await;
         }
         if next == CLAIM {
-            self.leases.count_claim(self.actors[place].1.app.instance);
+            let Instance { app, executor, .. } = &self.actors[place].1;
+            if app.offered_slots.count_used() <= executor.under_way().len() {
+                self.leases.count_claim(app.instance);
+            }
         }
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
