@@ -6,7 +6,8 @@
 //! pauses, and the cache of `:invoke`, which only repeats committed answers.
 //!
 //! A decision is one transaction under the workflow's lock, so it is one action. Without the lock it is two: a
-//! transaction reads, and writes later.
+//! transaction reads, and writes later. A decision may start its run in a slot of its instance; until the instance has
+//! read what the attempt needs, it executes none.
 
 mod attempts;
 mod fires;
@@ -56,6 +57,10 @@ impl Model for Execution {
         let mut state = last.clone();
         match action {
             Action::DecideFire { fire } => self.decide_fire(&mut state, fire),
+            Action::DecideAndStart { instance, fire } => self.decide_and_start(&mut state, instance, fire),
+            Action::LoseStartReply { instance, fire } => self.lose_start_reply(&mut state, instance, fire),
+            Action::TakeOver { instance, fence } => state.instances[instance].take_over(fence),
+            Action::LoseTakeOver { instance, fence } => self.lose_take_over(&mut state, instance, fence),
             Action::ReadFire { instance, fire } => self.read_fire(&mut state, instance, fire),
             Action::WriteFire { instance } => self.write_fire(&mut state, instance),
             Action::EndGrace => state.is_grace_over = true,

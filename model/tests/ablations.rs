@@ -19,7 +19,12 @@ fn assert_publishers_need(remedy: publishing::Remedy, property: &'static str) {
 
 fn assert_executors_need(remedy: execution::Remedy, property: &'static str) {
     let without = Some(remedy);
-    let checked = find_violation(Execution { deliveries: 2, faults: 2, recoveries: 1, without }, property);
+    let model = Execution { deliveries: 2, faults: 2, recoveries: 1, has_starts: false, without };
+    assert_found(model, property);
+}
+
+fn assert_found(model: Execution, property: &'static str) {
+    let (remedy, checked) = (model.without, find_violation(model, property));
     let path = checked.counterexample(property).unwrap_or_else(|| panic!("{remedy:?}: {checked:?}"));
     println!("without {remedy:?}, after {} states: {property}: {path:#?}", checked.states);
 }
@@ -27,7 +32,8 @@ fn assert_executors_need(remedy: execution::Remedy, property: &'static str) {
 /// Another remedy guards the property, too.
 fn assert_executors_keep(faults: u8, remedy: execution::Remedy, property: &'static str) {
     let without = Some(remedy);
-    let checked = find_violation(Execution { deliveries: 2, faults, recoveries: 1, without }, property);
+    let checked =
+        find_violation(Execution { deliveries: 2, faults, recoveries: 1, has_starts: false, without }, property);
     assert_eq!(checked.counterexample(property), None);
     println!("without {remedy:?}, {} states: {property}", checked.states);
 }
@@ -123,4 +129,20 @@ fn recovery_needs_the_end_of_leases() {
 #[test]
 fn waiting_fires_need_one_place() {
     assert_executors_need(execution::Remedy::WaitingPlace, of_runs::ONE_WAITS);
+}
+
+/// An instance hands over what it does not know, while it is about to execute a run that its decision has started.
+#[test]
+fn hand_overs_wait_for_started_runs() {
+    let without = Some(execution::Remedy::WaitForStarts);
+    let model = Execution { deliveries: 1, faults: 1, recoveries: 1, has_starts: true, without };
+    assert_found(model, of_runs::COUNTS_AS_STARTED);
+}
+
+/// The reply to a decision that has started its run is lost, and the heartbeats of its instance keep the lease for ever.
+#[test]
+fn started_runs_need_attempt_or_hand_over() {
+    let without = Some(execution::Remedy::RenewalAndHandOver);
+    let model = Execution { deliveries: 1, faults: 1, recoveries: 1, has_starts: true, without };
+    assert_found(model, of_runs::ALL_ENDS);
 }

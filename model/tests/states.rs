@@ -24,8 +24,17 @@ fn publishers_of_two_workflows_keep_all_properties() {
 /// Three due times, each fired twice, and two instances with two faults.
 #[test]
 fn executors_keep_all_properties() {
-    let checked = visit_all(Execution { deliveries: 2, faults: 2, recoveries: 1, without: None });
+    let checked = visit_all(Execution { deliveries: 2, faults: 2, recoveries: 1, has_starts: false, without: None });
     println!("execution: {} distinct states, depth {}", checked.states, checked.depth);
+    assert_eq!(checked.violations, []);
+    assert!(checked.unmet.is_empty(), "no example: {:?}", checked.unmet);
+}
+
+/// Three due times, each fired once, whose decisions may start their runs, and two instances with two faults.
+#[test]
+fn executors_of_started_runs_keep_all_properties() {
+    let checked = visit_all(Execution { deliveries: 1, faults: 2, recoveries: 1, has_starts: true, without: None });
+    println!("execution with starts: {} distinct states, depth {}", checked.states, checked.depth);
     assert_eq!(checked.violations, []);
     assert!(checked.unmet.is_empty(), "no example: {:?}", checked.unmet);
 }

@@ -23,7 +23,7 @@ pub(crate) struct Coverage {
 }
 
 /// The decisions and run states that the histories of the ledger must contain.
-const SAID: [&str; 24] = [
+const SAID: [&str; 27] = [
     "fired",
     "caught_up",
     "backfilled",
@@ -48,6 +48,9 @@ const SAID: [&str; 24] = [
     "standstill",
     "suspended",
     "clock steps",
+    "started by its fire",
+    "started and lost",
+    "ends in a batch",
 ];
 
 /// All points at which an actor can be killed.

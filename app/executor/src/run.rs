@@ -27,7 +27,7 @@ const CLAIMED_AT_ONCE: usize = 64;
 
 /// When the loop claims again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     /// Now.
     Claim,
     /// At the end of an attempt, because runs may wait for its slot.
@@ -96,6 +96,11 @@ fn count_bytes(document: &Value) -> usize {
 }
 
 impl RunningAttempts {
+    /// None yet; they use these slots.
+    pub(super) fn in_slots(slots: OfferedSlots) -> Self {
+        Self { slots, ..Self::default() }
+    }
+
     /// Whether no attempt uses a slot.
     pub(super) fn is_empty(&self) -> bool {
         self.tasks.is_empty()
@@ -182,7 +187,7 @@ impl Executor {
         let receiving = tokio::spawn(receive_started_runs(self.clone(), starts, sender));
         // At once, even if the loop waits for a claim.
         let withdrawing = tokio::spawn(withdraw_at_drain(self.parts.offered.clone(), shutdown.clone()));
-        let mut running = RunningAttempts { slots: self.parts.offered.clone(), ..RunningAttempts::default() };
+        let mut running = RunningAttempts::in_slots(self.parts.offered.clone());
         let (mut next, mut next_poll) = (Next::Claim, Instant::now());
         while !shutdown.is_draining() {
             let had_room = running.has_room(&settings);
@@ -215,7 +220,7 @@ impl Executor {
     }
 
     /// Offers the slots that a claim has left to fires.
-    fn end_claim(&self, running: &RunningAttempts) -> Next {
+    pub(super) fn end_claim(&self, running: &RunningAttempts) -> Next {
         let settings = self.parts.settings;
         // A claim counts the running runs of a team over all instances; a fire counts none.
         let may_offer = settings.running_of_a_team == 0 && running.has_room(&settings);
@@ -228,7 +233,7 @@ impl Executor {
     }
 
     /// Starts the attempt of a run that a fire has started.
-    fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
+    pub(super) fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
         pass_point(Point::I4);
         self.parts.offered.begin_attempt();
         running.start_attempt(Use::of_run(&run, Origin::Fire), self.clone().execute_attempt(run, registered));
@@ -269,13 +274,8 @@ impl Executor {
         started
     }
 
-    async fn drain(
-        &self,
-        mut running: RunningAttempts,
-        ready: &mut UnboundedReceiver<ReadyAttempt>,
-        shutdown: &Shutdown,
-    ) {
-        let limit = tokio::time::sleep(self.parts.settings.drain);
+    /// Begins a shutdown: no attempt begins any more, and the runs without one are handed over.
+    pub(super) async fn stop_starting(&self, ready: &mut UnboundedReceiver<ReadyAttempt>) {
         self.parts.offered.withdraw();
         self.in_flight.hand_over_unsent();
         // Fires that have slots are decided first: their runs arrive, or become unknown.
@@ -288,6 +288,16 @@ impl Executor {
         // Runs that the last claim and the last fires took while the shutdown began have no attempt, so they need not wait
         // for the others to drain.
         self.hand_over_unknown().await;
+    }
+
+    async fn drain(
+        &self,
+        mut running: RunningAttempts,
+        ready: &mut UnboundedReceiver<ReadyAttempt>,
+        shutdown: &Shutdown,
+    ) {
+        let limit = tokio::time::sleep(self.parts.settings.drain);
+        self.stop_starting(ready).await;
         tokio::select! {
             () = running.wait_for_all() => {}
             () = limit => {}

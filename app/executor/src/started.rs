@@ -65,9 +65,11 @@ impl Executor {
 
     /// Makes the started runs unknown whose attempts have not begun, so that they are handed over.
     pub(super) fn forget_ready_attempts(&self, ready: &mut UnboundedReceiver<ReadyAttempt>) {
-        while let Ok(attempt) = ready.try_recv() {
+        while let Ok((run, registered)) = ready.try_recv() {
             self.has_unknown_claims.store(true, Ordering::SeqCst);
-            drop(attempt);
+            drop(registered);
+            self.parts.offered.begin_attempt();
+            self.parts.offered.free_slot(run.team_id);
         }
     }
 }

@@ -7,14 +7,22 @@ impl Execution {
     pub(super) fn actions_of_instance(&self, state: &State, instance: usize, actions: &mut Vec<Action>) {
         let known = &state.instances[instance];
         if known.has_unknown_claims {
-            // It claims nothing before it has handed these over.
-            actions.push(Action::HandOverUnknown { instance });
+            // It claims nothing before it has handed these over. A run that it takes over soon is none of them.
+            if known.starting.is_empty() || self.lacks(Remedy::WaitForStarts) {
+                actions.push(Action::HandOverUnknown { instance });
+            }
         } else {
             for run in state.claimable_runs(instance) {
                 actions.push(Action::ClaimDueRuns { instance, run });
                 if state.faults > 0 {
                     actions.push(Action::LoseClaimReply { instance, run });
                 }
+            }
+        }
+        for &fence in &known.starting {
+            actions.push(Action::TakeOver { instance, fence });
+            if state.faults > 0 {
+                actions.push(Action::LoseTakeOver { instance, fence });
             }
         }
         if self.renewal_changes(state, instance) {
@@ -39,11 +47,12 @@ impl Execution {
         }
     }
 
-    /// Whether a heartbeat keeps the lease of a run alive.
+    /// Whether a heartbeat keeps the lease of a run alive, or will soon, because its attempt is about to begin.
     pub(super) fn is_renewed(&self, state: &State, run: usize) -> bool {
         let Owner::Instance(instance) = state.runs[run].owner else { return false };
         let fence = Fence { run, attempt: state.runs[run].attempt };
-        self.renews_by_instance() || state.instances[instance].under_way.contains(&fence)
+        let known = &state.instances[instance];
+        self.renews_by_instance() || known.under_way.contains(&fence) || known.starting.contains(&fence)
     }
 
     fn renewal_changes(&self, state: &State, instance: usize) -> bool {
@@ -55,6 +64,26 @@ impl Execution {
         state.faults -= 1;
         state.claim(instance, run);
         state.instances[instance].has_unknown_claims = self.hands_unknown_over();
+    }
+
+    pub(super) fn decide_and_start(&self, state: &mut State, instance: usize, fire: usize) {
+        let fence = self.start_run(state, instance, fire);
+        let starting = &mut state.instances[instance].starting;
+        starting.push(fence);
+        starting.sort_unstable();
+    }
+
+    pub(super) fn lose_start_reply(&self, state: &mut State, instance: usize, fire: usize) {
+        state.faults -= 1;
+        self.start_run(state, instance, fire);
+        state.instances[instance].has_unknown_claims = self.hands_unknown_over();
+    }
+
+    pub(super) fn lose_take_over(&self, state: &mut State, instance: usize, fence: Fence) {
+        state.faults -= 1;
+        let known = &mut state.instances[instance];
+        known.starting.retain(|other| *other != fence);
+        known.has_unknown_claims = self.hands_unknown_over();
     }
 
     /// Attempts that it does not find have lost their runs, and stop.
@@ -132,6 +161,17 @@ impl Instance {
         self.under_way.iter().chain(&self.stopped).copied().collect()
     }
 
+    /// `AttemptsInFlight::register_attempt` stops another attempt of the run.
+    pub(super) fn take_over(&mut self, fence: Fence) {
+        self.starting.retain(|other| *other != fence);
+        let replaced = self.under_way.iter().find(|other| other.run == fence.run).copied();
+        if let Some(replaced) = replaced {
+            self.stop(replaced);
+        }
+        self.under_way.push(fence);
+        self.under_way.sort_unstable();
+    }
+
     pub(super) fn forget(&mut self, fence: Fence) {
         self.under_way.retain(|other| *other != fence);
     }
@@ -158,7 +198,7 @@ impl State {
         (0..self.runs.len()).filter(accepted).filter(move |run| is_free(*run))
     }
 
-    fn claim(&mut self, instance: usize, nth: usize) -> Fence {
+    pub(super) fn claim(&mut self, instance: usize, nth: usize) -> Fence {
         let run = &mut self.runs[nth];
         run.state = RunState::Running;
         run.attempt += 1;

@@ -1,7 +1,7 @@
 //! Fires, the watchdog and the queue: what is decided under the workflow's lock.
 
 use super::state::{
-    Action, Decision, Execution, FIRES, INSTANCES, Lease, Owner, Remedy, Run, RunState, State, Verdict,
+    Action, Decision, Execution, FIRES, Fence, INSTANCES, Lease, Owner, Remedy, Run, RunState, State, Verdict,
 };
 
 impl Execution {
@@ -15,7 +15,10 @@ impl Execution {
                 }
             }
         } else {
-            actions.extend(waiting.into_iter().map(|fire| Action::DecideFire { fire }));
+            actions.extend(waiting.iter().map(|&fire| Action::DecideFire { fire }));
+            if self.has_starts {
+                actions_of_starts(state, &waiting, actions);
+            }
         }
         if !state.is_grace_over {
             actions.push(Action::EndGrace);
@@ -28,6 +31,13 @@ impl Execution {
         state.deliveries[fire] -= 1;
         let verdict = state.evaluate_fire(fire);
         self.record(state, fire, verdict);
+    }
+
+    /// As a decision and a claim, with nothing in between.
+    pub(super) fn start_run(&self, state: &mut State, instance: usize, fire: usize) -> Fence {
+        self.decide_fire(state, fire);
+        let run = state.runs.len() - 1;
+        state.claim(instance, run)
     }
 
     pub(super) fn read_fire(&self, state: &mut State, instance: usize, fire: usize) {
@@ -101,6 +111,19 @@ impl Execution {
             occurrence.rows = 1;
         } else if self.lacks(Remedy::UniqueDecision) {
             occurrence.rows += 1;
+        }
+    }
+}
+
+/// The fires whose runs may start in the decision: each in a slot of any instance.
+fn actions_of_starts(state: &State, waiting: &[usize], actions: &mut Vec<Action>) {
+    let starts = |fire: &usize| state.clone().evaluate_fire(*fire) == Verdict::Start;
+    for fire in waiting.iter().copied().filter(starts) {
+        for instance in 0..INSTANCES {
+            actions.push(Action::DecideAndStart { instance, fire });
+            if state.faults > 0 {
+                actions.push(Action::LoseStartReply { instance, fire });
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use stateright::Property;
 
-use super::state::{Decision, Execution, Lease, Occurrence, Owner, Run, RunState, State};
+use super::state::{Decision, Execution, Instance, Lease, Occurrence, Owner, Run, RunState, State};
 
 /// The promise, first half.
 pub const ONE_DECISION: &str = "a due time has at most one decision";
@@ -22,10 +22,14 @@ pub const ENDS_ONCE: &str = "no two attempts of one run both finish";
 pub const NO_NEEDLESS_ATTEMPT: &str = "without a fault each run has one attempt";
 /// An owner without a lease would never be recovered.
 pub const LEASED: &str = "a running run has a lease";
+/// Otherwise a newer fire could replace it, or another instance execute it again without a word of recovery.
+pub const COUNTS_AS_STARTED: &str = "a run that is executed counts as started";
 /// Liveness: decisions, runs.
 pub const ALL_ENDS: &str = "each due time is decided at last, and each run ends";
 /// Shows that the model has the races for which the fences exist.
 pub const LATE_RESULT: &str = "an attempt that had lost its run leaves a late result";
+/// Shows that the hand-over of unknown runs may have to wait, if fires start runs.
+pub const STARTS_BESIDE_UNKNOWN: &str = "a fire starts a run on an instance that has an unknown one";
 /// Shows that a fire that waits is replaced.
 pub const REPLACED: &str = "a newer fire replaces one that waits";
 
@@ -54,8 +58,16 @@ pub(super) fn list() -> Vec<Property<Execution>> {
             let is_owned = |run: &Run| run.lease != Lease::None && run.owner != Owner::None;
             state.runs.iter().all(|run| is_owned(run) == (run.state == RunState::Running))
         }),
+        Property::always(COUNTS_AS_STARTED, |_, state: &State| {
+            let mut executed = state.instances.iter().flat_map(|instance| &instance.under_way);
+            executed.all(|fence| !state.runs[fence.run].never_started())
+        }),
         Property::eventually(ALL_ENDS, |_, state: &State| state.is_finished()),
         Property::sometimes(LATE_RESULT, |_, state: &State| state.runs.iter().any(|run| run.has_late_result)),
+        Property::sometimes(STARTS_BESIDE_UNKNOWN, |model: &Execution, state: &State| {
+            let is_beside = |instance: &Instance| instance.has_unknown_claims && !instance.starting.is_empty();
+            !model.has_starts || state.instances.iter().any(is_beside)
+        }),
         Property::sometimes(REPLACED, |_, state: &State| state.runs.iter().any(Run::is_replaced)),
     ]
 }
@@ -83,7 +95,8 @@ impl State {
     /// Whether nothing can happen any more, and all is as it must be.
     fn is_finished(&self) -> bool {
         let is_idle = self.instances.iter().all(|instance| {
-            instance.known_attempts().is_empty() && !instance.has_unknown_claims && instance.reading.is_none()
+            let knows_none = instance.known_attempts().is_empty() && instance.starting.is_empty();
+            knows_none && !instance.has_unknown_claims && instance.reading.is_none()
         });
         let is_decided = self.occurrences.iter().all(|time| time.rows > 0);
         let has_fired = self.deliveries.iter().all(|left| *left == 0);

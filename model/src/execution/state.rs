@@ -14,6 +14,8 @@ pub struct Execution {
     pub faults: u8,
     /// How often a lost run continues.
     pub recoveries: u8,
+    /// Whether the decision of a fire may start its run.
+    pub has_starts: bool,
     /// The remedy that is taken away.
     pub without: Option<Remedy>,
 }
@@ -39,6 +41,8 @@ pub enum Remedy {
     LeaseEnd,
     /// The fire that waits is replaced by a newer one only, and its run is cancelled.
     WaitingPlace,
+    /// Unknown runs are handed over only while no fire has a slot without an attempt.
+    WaitForStarts,
 }
 
 /// A state of the database and of the instances.
@@ -166,7 +170,9 @@ pub struct Instance {
     pub under_way: Vec<Fence>,
     /// The attempts that stopped, and are not released in the database yet, in order.
     pub stopped: Vec<Fence>,
-    /// Whether a claim whose reply was lost may have been committed.
+    /// The attempts of runs that its decisions have started, and that it has not taken over yet, in order.
+    pub starting: Vec<Fence>,
+    /// Whether a claim or a start whose reply was lost may have been committed.
     pub has_unknown_claims: bool,
     /// Without the lock only: a fire that it has read and not decided.
     pub reading: Option<(usize, Verdict)>,
@@ -193,6 +199,14 @@ pub enum Verdict {
 pub enum Action {
     /// `ledger::invoke::FireDecider::decide_fire`.
     DecideFire { fire: usize },
+    /// The same, and it takes a slot of the instance: `ledger::invoke::record::record_fires` with a lease.
+    DecideAndStart { instance: usize, fire: usize },
+    /// The same, and its reply is lost after the commit.
+    LoseStartReply { instance: usize, fire: usize },
+    /// `executor::claim::read_started_runs`, and the attempt begins.
+    TakeOver { instance: usize, fence: Fence },
+    /// Its reply is lost, or the instance shuts down before the attempt begins.
+    LoseTakeOver { instance: usize, fence: Fence },
     /// Without the lock only: the first half of it.
     ReadFire { instance: usize, fire: usize },
     /// Without the lock only: the second half.

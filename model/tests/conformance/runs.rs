@@ -10,7 +10,7 @@ use executor::hand_over::{Sent, hand_over};
 use executor::recovery::{self, recover_lost_runs};
 use ledger::admission::queue::advance_workflow;
 use ledger::invoke::FireDecider;
-use ledger::runs::RunState as Real;
+use ledger::runs::{OfferedSlots, RunState as Real, SlotOffer, StartedRun};
 use ledger::watchdog::decide_overdue_times;
 use model::execution::state::{
     Action, Decision, Execution, FIRES, Fence, INSTANCES, Lease as ModelLease, Owner, Remedy, RunState, State,
@@ -30,9 +30,10 @@ const LEASE_SECS: f64 = 1e6;
 /// How often a lost run continues.
 const RECOVERIES: u8 = 1;
 
-const SHIPPED: Execution = Execution { deliveries: 2, faults: 3, recoveries: RECOVERIES, without: None };
+const SHIPPED: Execution =
+    Execution { deliveries: 2, faults: 3, recoveries: RECOVERIES, has_starts: true, without: None };
 
-/// 500 walks of fires, claims, leases and ends.
+/// 500 walks of fires, starts, claims, leases and ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_follow_their_model() {
     let ground = Ground::new().await;
@@ -64,6 +65,7 @@ async fn a_model_without_fence_is_refuted() {
 fn weight(action: &Action) -> usize {
     match action {
         Action::FinishRun { .. } | Action::RenewLeases { .. } => 1,
+        Action::DecideAndStart { .. } | Action::LoseStartReply { .. } | Action::LoseTakeOver { .. } => 1,
         Action::EndLease { .. } | Action::RecoverLostRuns | Action::ClaimDueRuns { .. } => 12,
         _ => 4,
     }
@@ -83,6 +85,7 @@ struct Walk<'a> {
     /// The ids of the model's runs.
     runs: Vec<Uuid>,
     claimed: HashMap<(usize, Fence), Claimed>,
+    started: HashMap<(usize, Fence), StartedRun>,
 }
 
 /// What can be compared of an occurrence: its decision and its run.
@@ -101,7 +104,7 @@ impl<'a> Walk<'a> {
         let workflow = ground.create(body).await;
         ground.set_clock("2026-03-02T12:02:30Z".parse().unwrap()).await;
         let instances = std::array::from_fn(|_| Uuid::new_v4());
-        Self { ground, workflow, instances, runs: Vec::new(), claimed: HashMap::new() }
+        Self { ground, workflow, instances, runs: Vec::new(), claimed: HashMap::new(), started: HashMap::new() }
     }
 
     /// Walks until nothing can happen any more.
@@ -134,7 +137,19 @@ impl<'a> Walk<'a> {
     async fn do_action(&mut self, action: Action, before: &State, after: &State) {
         let now = self.now();
         match action {
-            Action::DecideFire { fire } => self.decide_fire(fire, after).await,
+            Action::DecideFire { fire } => {
+                let decider = FireDecider::new(self.ground.pool.clone(), KEPT);
+                self.decide_fire(decider, fire, after).await;
+            }
+            Action::DecideAndStart { instance, fire } => {
+                let started = self.decide_and_start(instance, fire, after).await;
+                self.started.insert((instance, Fence { run: after.runs.len() - 1, attempt: 1 }), started);
+            }
+            Action::LoseStartReply { instance, fire } => {
+                self.decide_and_start(instance, fire, after).await;
+            }
+            Action::TakeOver { instance, fence } => self.take_over(instance, fence).await,
+            Action::LoseTakeOver { .. } => {}
             Action::EndGrace => self.ground.set_clock("2026-03-02T12:10:00Z".parse().unwrap()).await,
             Action::DecideOverdueTimes => drop(decide_overdue_times(&self.ground.pool, KEPT, now).await.unwrap()),
             Action::ClaimDueRuns { instance, run } => {
@@ -181,7 +196,7 @@ impl<'a> Walk<'a> {
     }
 
     /// By a decider without a cache, as another instance.
-    async fn decide_fire(&mut self, fire: usize, after: &State) {
+    async fn decide_fire(&mut self, decider: FireDecider, fire: usize, after: &State) {
         let scheduled_time = time_of(fire);
         let fire = Fire {
             workflow_id: self.workflow,
@@ -194,13 +209,34 @@ impl<'a> Walk<'a> {
             template: None,
             traceparent: None,
         };
-        FireDecider::new(self.ground.pool.clone(), KEPT).decide_fire(&fire).await.unwrap();
+        decider.decide_fire(&fire).await.unwrap();
         if after.runs.len() > self.runs.len() {
             let of_time = "SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2";
             let found = sqlx::query_scalar(of_time).bind(self.workflow.0).bind(scheduled_time);
             let mut connection = self.ground.pool.acquire().await.unwrap();
             self.runs.push(found.fetch_one(&mut *connection).await.expect("the model has a run of this fire"));
         }
+    }
+
+    /// By the decider of an instance that has a free slot.
+    async fn decide_and_start(&mut self, instance: usize, fire: usize, after: &State) -> StartedRun {
+        let (offered, slots, lease) = (OfferedSlots::default(), 8, self.lease(instance));
+        let mut starts = offered.receive_starts();
+        let offer = SlotOffer { slots, of_a_team: slots, instance: lease.instance, lease_secs: lease.secs };
+        offered.end_claim(slots, slots, Some(offer));
+        // It has the only slots, so there is an answer below even if the fire takes none.
+        let decider = FireDecider::with_slots(self.ground.pool.clone(), KEPT, offered);
+        self.decide_fire(decider, fire, after).await;
+        let started = starts.recv().await.expect("the run starts in a slot");
+        started.runs[0]
+    }
+
+    async fn take_over(&mut self, instance: usize, fence: Fence) {
+        let started = self.started[&(instance, fence)];
+        let mut connection = self.ground.pool.acquire().await.unwrap();
+        let read = claim::read_started_runs(&mut connection, &[started]).await.unwrap().pop().expect("it is read");
+        assert_eq!(read.fence(), self.fences(&[fence])[0]);
+        self.claimed.insert((instance, fence), read);
     }
 
     async fn claim_run(&self, instance: usize, run: usize, before: &State) -> Claimed {

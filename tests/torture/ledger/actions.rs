@@ -1,20 +1,21 @@
 //! The actions of the app's instances: requests of runners and people, jobs, and execution.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use chrono::{TimeDelta, Timelike};
+use chrono::TimeDelta;
 use executor::Step;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
+use super::event_bridge::{EventBridge, Known, record_answer};
 use super::history::{History, Profile};
-use super::instance::{Answer, Caller, Instance};
-use super::oracle::{CRONS, Observed};
+use super::instance::{Caller, Instance};
+use super::oracle::CRONS;
 
 /// One action of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +48,13 @@ impl Action {
 pub(super) const BEAT: &str = "beat";
 /// The point before it claims more, or hands over what it executes.
 pub(super) const STEP: &str = "step";
+/// The point before fires arrive at an instance while it executes.
+pub(super) const FIRE: &str = "fire";
 
 /// An action that is ready to run.
 pub(super) struct Life {
     pub(super) what: String,
     pub(super) run: LocalBoxFuture<'static, ()>,
-}
-
-/// A workflow, as a caller knows it.
-#[derive(sqlx::FromRow)]
-struct Known {
-    id: i64,
-    revision: i64,
 }
 
 impl History<'_> {
@@ -70,7 +66,7 @@ impl History<'_> {
             Action::Fire => self.fire(instance).await,
             Action::FireManually => self.fire_manually(instance).await,
             Action::Manual => self.request_manually(instance).await,
-            Action::Execute => Some(self.execute(actor, instance)),
+            Action::Execute => Some(self.execute(actor, instance).await),
             Action::Job => {
                 let jobs = app::jobs::all_jobs(&instance.app.config);
                 let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
@@ -143,52 +139,52 @@ impl History<'_> {
         Some(self.request(instance, Caller::Operator, method, path, body))
     }
 
-    /// EventBridge fires the schedule that it has, which may be outdated. Fires can be duplicate, late, or a little
-    /// early.
     async fn fire(&self, instance: &Instance) -> Option<Life> {
-        let Known { id, revision } = self.any_workflow().await?;
-        let ago = self.dice.weighted(&[(8, (0, 0)), (4, (1, 1)), (2, (2, 4)), (2, (4, 12)), (1, (12, 60))])?;
-        let ago = i64::try_from(self.dice.between(ago.0, ago.1)).unwrap_or_default();
-        let ago = if self.dice.chance(0.04) { -1 } else { ago };
-        let now = self.clock.now();
-        let time = now.with_second(0)?.with_nanosecond(0)? - TimeDelta::minutes(ago);
-        let spelled = match self.dice.between(0, 3) {
-            0 => time.format("%Y-%m-%dT%H:%M:07.25Z").to_string(),
-            1 => time.to_rfc3339(),
-            2 => (time + TimeDelta::hours(2)).format("%Y-%m-%dT%H:%M:00+02:00").to_string(),
-            _ => time.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        };
-        let revision = if self.dice.chance(0.7) { revision } else { (revision - 1).max(1) };
-        let body = json!({"scheduled_time": spelled, "revision": revision, "execution_id": "e", "attempt": "1"});
-        let what = format!("fires {id} at {time}");
-        let (instance, observed) = (instance.clone(), Arc::clone(&self.observed));
-        let run = async move {
-            let path = format!("/cron/workflows/{id}:invoke");
-            let answer = instance.call(Caller::Runner, Method::POST, &path, Some(body)).await;
-            record_answer(&observed, &path, &answer);
-            if let (202, Some(run)) = (answer.0, answer.1["run_id"].as_str().and_then(|run| run.parse().ok())) {
-                observed.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
-            }
-        };
+        let (scheduler, instance) = (self.event_bridge(), instance.clone());
+        let fire = scheduler.next_fire(self.any_workflow().await?)?;
+        let what = format!("fires {} at {}", fire.workflow, fire.time);
+        let run = async move { scheduler.send_fire(&instance, fire).await };
         Some(Life { what, run: run.boxed_local() })
     }
 
-    /// The instance claims and executes, renews its leases, and sometimes claims more or hands over what it executes.
-    fn execute(&self, actor: usize, instance: &Instance) -> Life {
+    fn event_bridge(&self) -> EventBridge {
+        EventBridge { dice: self.dice.clone(), clock: self.clock.clone(), observed: Arc::clone(&self.observed) }
+    }
+
+    /// The instance claims and executes, renews its leases, and sometimes claims more or hands over what it executes. If
+    /// it offers its slots, fires arrive meanwhile, sometimes several at once.
+    async fn execute(&self, actor: usize, instance: &Instance) -> Life {
         let (executor, turnstile, dice) = (instance.executor.clone(), self.turnstile.clone(), self.dice.clone());
         let (passed, start, hand_over_chance) =
             (Arc::clone(&self.passed), Instant::now(), self.profile.hand_over_chance());
-        let is_calm = self.is_calm;
+        let (is_calm, offers_slots) = (self.is_calm, instance.offers_slots);
+        let times = if offers_slots && !is_calm { self.dice.between(1, 6) } else { 0 };
+        let workflows = if times > 0 { self.all_workflows().await } else { Vec::new() };
+        let (scheduler, fired) = (self.event_bridge(), instance.clone());
         let run = async move {
             // An instance has heartbeats also while it executes nothing.
             if is_calm {
                 executor.release_stopped_attempts().await;
             }
             let now = || start + Duration::from_secs(passed.load(Ordering::Relaxed));
-            let working = executor.execute_stepwise(async || {
+            let step = async || {
                 turnstile.wait_as(actor, STEP).await;
                 if dice.chance(hand_over_chance) { Step::HandOver } else { Step::Claim }
-            });
+            };
+            let firing = async {
+                for _ in 0..times {
+                    // As with the first heartbeat below: this is no move.
+                    turnstile.wait_beside(actor, FIRE).await;
+                    scheduler.fire_some(&workflows, &fired).await;
+                }
+            };
+            let working = async {
+                if offers_slots {
+                    executor.execute_beside_fires(step, firing).await;
+                } else {
+                    executor.execute_stepwise(step).await;
+                }
+            };
             // Before the first claim there is no lease to renew.
             let is_first = Cell::new(true);
             let beat = async || {
@@ -206,7 +202,8 @@ impl History<'_> {
             }
         };
         let lease = instance.app.config.lost_after_secs;
-        Life { what: format!("executes, with leases of {lease} s"), run: run.boxed_local() }
+        let offers = if offers_slots { ", and offers its slots" } else { "" };
+        Life { what: format!("executes, with leases of {lease} s{offers}"), run: run.boxed_local() }
     }
 
     async fn fire_manually(&self, instance: &Instance) -> Option<Life> {
@@ -241,12 +238,16 @@ impl History<'_> {
     }
 
     async fn any_workflow(&self) -> Option<Known> {
-        let all: Vec<Known> = sqlx::query_as("SELECT id, revision FROM workflows ORDER BY id")
-            .fetch_all(&mut *self.stage.ground.admin.connection().await)
-            .await
-            .unwrap();
+        let all = self.all_workflows().await;
         let place = self.dice.below(all.len().max(1));
         all.into_iter().nth(place)
+    }
+
+    async fn all_workflows(&self) -> Vec<Known> {
+        sqlx::query_as("SELECT id, revision FROM workflows ORDER BY id")
+            .fetch_all(&mut *self.stage.ground.admin.connection().await)
+            .await
+            .unwrap()
     }
 
     async fn any_run(&self, which: &'static str) -> Option<uuid::Uuid> {
@@ -270,11 +271,4 @@ fn job(name: &str, instance: &Instance) -> Option<Life> {
     // A cut connection ends a turn, and the next turn does the rest.
     let run = async move { (job.run)(app).await.map_or((), drop) }.boxed_local();
     Some(Life { what: format!("job {name}"), run })
-}
-
-/// An instance without a database answers 503; any other 5xx is an error.
-fn record_answer(observed: &Mutex<Observed>, path: &str, (status, body): &Answer) {
-    if *status >= 500 && *status != 503 {
-        observed.lock().unwrap().broken.push(format!("{path}: {status} {body}"));
-    }
 }

@@ -190,7 +190,9 @@ pub(super) async fn said(admin: &Admin) -> Vec<(String, i64)> {
          SELECT 'taken over', COUNT(*) FROM runs WHERE recoveries > 0 UNION ALL
          SELECT 'handed over', COUNT(*) FROM runs WHERE handed_over > 0 UNION ALL
          SELECT 'cut off', COUNT(*) FROM runs WHERE cut_off > 0 UNION ALL
-         SELECT 'late result', COUNT(*) FROM runs WHERE late_result IS NOT NULL",
+         SELECT 'late result', COUNT(*) FROM runs WHERE late_result IS NOT NULL UNION ALL
+         SELECT 'started by its fire', COUNT(*) FROM torture_started UNION ALL
+         SELECT 'ends in a batch', COUNT(*) FROM torture_batches",
     )
     .fetch_all(&mut *admin.connection().await)
     .await

@@ -141,6 +141,14 @@ const ROUNDS: u32 = 40;
 const PASSES: u32 = 200;
 /// After this many moves in the calm phase, every actor must have ended.
 pub(super) const MOVES: u32 = 20_000;
+/// Empties the tables that are only of the ledger.
+const BEFORE: &str = "
+    DELETE FROM jobs;
+    DELETE FROM torture_findings;
+    DELETE FROM torture_started;
+    DELETE FROM torture_batches;
+";
+
 /// Runs the history of one seed.
 pub(crate) async fn run(stage: &Stage, seed: u64) -> Outcome {
     let mut history = History::begin(stage, seed).await;
@@ -158,7 +166,7 @@ impl<'a> History<'a> {
     async fn begin(stage: &'a Stage, seed: u64) -> Self {
         let start: DateTime<Utc> = START.parse().unwrap();
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
-        stage.ground.begin("DELETE FROM jobs; DELETE FROM torture_findings").await;
+        stage.ground.begin(BEFORE).await;
         stage.ground.start_clock(start).await;
         let (observed, callers): (Arc<Mutex<Observed>>, _) = (Arc::default(), Callers::default());
         let profile = stage.ablation.profile(&dice);
@@ -276,6 +284,7 @@ impl<'a> History<'a> {
         self.coverage.said(said.into_iter().map(|(what, count)| (what, u32::try_from(count).unwrap_or(u32::MAX))));
         let called_twice = self.observed.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
         self.coverage.said([("called twice".to_owned(), u32::try_from(called_twice).unwrap_or(u32::MAX))]);
+        self.coverage.said([("started and lost".to_owned(), self.leases.lost_starts)]);
         for (actor, instance) in std::mem::take(&mut self.actors) {
             instance.tap.die();
             self.stage.ground.cut(&actor.process.name).await;

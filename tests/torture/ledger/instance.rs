@@ -52,6 +52,8 @@ pub(crate) struct Instance {
     pub(crate) tap: Tap,
     /// Its executor, which keeps its runs between the actions of the instance.
     pub(crate) executor: Executor,
+    /// Whether fires that this instance decides start runs in the slots of its executor.
+    pub(crate) offers_slots: bool,
     /// Whether the next action panics at its end.
     pub(crate) panics: Arc<AtomicBool>,
     /// How much the deciding clock of this instance differs from the database's.
@@ -75,6 +77,8 @@ pub(crate) type Answer = (u16, Value);
 ///
 /// S7: an ended run does not change its state. S14: no run is taken over before its lease has ended. S17: no time is
 /// missed or caught up before it is due. If a clock goes back, a time that was late does not become early.
+///
+/// They also record the runs that the decisions of their fires start, and the statements that end several runs.
 const FINDINGS: &str = "
     CREATE TABLE torture_findings (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, finding text NOT NULL);
     GRANT INSERT ON torture_findings TO PUBLIC;
@@ -92,6 +96,25 @@ const FINDINGS: &str = "
     CREATE TRIGGER torture_s17 AFTER INSERT OR UPDATE OF decision ON occurrences FOR EACH ROW
         WHEN (NEW.decision IN ('missed', 'caught_up') AND NEW.scheduled_time > torture_latest())
         EXECUTE FUNCTION torture_note('S17: occurrence %s was decided before it was due');
+    CREATE TABLE torture_started (id uuid PRIMARY KEY);
+    GRANT SELECT, INSERT ON torture_started TO PUBLIC;
+    CREATE FUNCTION torture_note_start() RETURNS trigger LANGUAGE plpgsql AS '
+        BEGIN
+            INSERT INTO torture_started VALUES (NEW.id);
+            RETURN NULL;
+        END';
+    CREATE TRIGGER torture_start AFTER INSERT ON runs FOR EACH ROW
+        WHEN (NEW.state = 'running') EXECUTE FUNCTION torture_note_start();
+    CREATE TABLE torture_batches (ends bigint NOT NULL);
+    GRANT INSERT ON torture_batches TO PUBLIC;
+    CREATE FUNCTION torture_note_batch() RETURNS trigger LANGUAGE plpgsql AS '
+        BEGIN
+            INSERT INTO torture_batches SELECT count(*) FROM ended
+             WHERE position(''-- finish runs'' IN current_query()) > 0 HAVING count(*) > 1;
+            RETURN NULL;
+        END';
+    CREATE TRIGGER torture_batch AFTER INSERT ON runs_ended REFERENCING NEW TABLE AS ended
+        FOR EACH STATEMENT EXECUTE FUNCTION torture_note_batch();
 ";
 
 #[derive(Parser)]
@@ -161,12 +184,18 @@ impl Stage {
                 std::panic::resume_unwind(Box::new("torture"));
             }
         }));
+        let (offering, batching) = self.ablation.slot_and_batch_chances().unwrap_or_default();
+        // Without a chance the dice are left alone, so that the older ablations keep their known seeds.
+        let happens = |chance: f64| chance > 0.0 && dice.chance(chance);
+        let offers_slots = happens(offering);
+        let executor = if happens(batching) { executor.end_in_batches() } else { executor };
         let instance = Instance {
             router: api::build_router(app.clone()),
             app,
             process,
             tap,
             executor,
+            offers_slots,
             panics,
             skew,
             admin: self.admin.clone(),

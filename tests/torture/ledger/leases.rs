@@ -5,8 +5,12 @@
 //! | S8 | no more runs of a workflow are executed at the same time than its policy permits |
 //! | S12 | a lease is renewed only for an attempt that its process executes |
 //! | S13 | the next renewal of a process stops an attempt whose run was taken away |
-//! | S15 | a stopped attempt has no lease, and neither has a claim whose reply was lost, unless its run was locked |
+//! | S15 | a stopped attempt has no lease, and neither has a claim or a start whose reply was lost, unless its run was locked |
 //! | S16 | a request says if an earlier request of its run may have reached the receiver |
+//! | S18 | a process executes no more runs of a team than its share of the slots |
+//!
+//! A run that the decision of its fire has started may wait for its attempt while its process claims. If it does not
+//! wait any more, because a reply was lost, one claim may be on its way; it must be handed over before the next one.
 //!
 //! The database records violations of S7, S14 and S17 (`instance.rs`).
 
@@ -32,6 +36,14 @@ pub(super) struct Leases {
     locked: HashSet<Fence>,
     /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
     requested: BTreeMap<usize, Vec<Fence>>,
+    /// How often each process has claimed while none of its slots waited for an attempt.
+    claims: HashMap<Uuid, u32>,
+    /// Attempts whose request has reached the receiver.
+    called: HashSet<Fence>,
+    /// Started runs whose attempt has not begun, and how often their process had claimed when they were first seen so.
+    waiting_starts: HashMap<Fence, u32>,
+    /// How many of them never got that attempt.
+    pub(super) lost_starts: u32,
     /// Attempts whose runs were already taken away when their actor began to renew.
     replaced: BTreeMap<usize, Vec<Fence>>,
 }
@@ -40,13 +52,22 @@ pub(super) struct Leases {
 pub(super) struct Knowing {
     pub(super) instance: Uuid,
     pub(super) known: Vec<Fence>,
+    /// How many attempts it executes, and how many of one team it may; a history has one team.
+    pub(super) executing: usize,
+    pub(super) share: usize,
     /// It is about to claim, so it has handed over the claims whose reply it lost.
     pub(super) is_claiming: bool,
 }
 
 impl Knowing {
     pub(super) fn of(instance: &Instance, is_claiming: bool) -> Knowing {
-        Knowing { instance: instance.app.instance, known: instance.executor.known_attempts(), is_claiming }
+        Knowing {
+            instance: instance.app.instance,
+            known: instance.executor.known_attempts(),
+            executing: instance.executor.under_way().len(),
+            share: instance.app.config.slots_of_a_team(),
+            is_claiming,
+        }
     }
 }
 
@@ -61,6 +82,8 @@ struct Running {
     is_leased: bool,
     /// Whether a transaction in progress has locked it.
     is_locked: bool,
+    /// Whether the decision of its fire has started it, and this is that attempt.
+    is_started: bool,
     /// How many runs of its workflow may be executed at the same time.
     most: i32,
 }
@@ -76,12 +99,14 @@ type Answer = (
     Option<DateTime<Utc>>,
     Option<bool>,
     Option<bool>,
+    Option<bool>,
     Option<i32>,
 );
 
 const RUNNING: &str = "
     SELECT f.finding, r.id, r.attempt, r.tries, r.workflow_id, r.locked_by, r.lease_until, r.lease_until > cronbox_now(),
            r.xmax <> 0 AND pg_xact_status(r.xmax::text::xid8) IS NOT DISTINCT FROM 'in progress',
+           r.attempt = 1 AND EXISTS (SELECT FROM torture_started AS s WHERE s.id = r.id),
            CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END
       FROM (SELECT min(finding) AS finding FROM torture_findings) AS f
       LEFT JOIN runs AS r ON r.state = 'running'
@@ -97,7 +122,9 @@ impl Leases {
         let running: Vec<Running> = answers.into_iter().filter_map(running).collect();
         crowded(&running)?;
         undeclared(&running, calls)?;
+        overfull(processes)?;
         self.known.extend(processes.iter().flat_map(|process| &process.known));
+        self.called.extend(calls.iter().map(|call| call.fence));
         let mut unknown = HashMap::new();
         for run in running.iter().filter(|run| run.is_leased) {
             let Some(process) = processes.iter().find(|process| process.instance == run.instance) else { continue };
@@ -112,14 +139,40 @@ impl Leases {
                 self.locked.insert(fence);
             }
             let is_handed_over = process.is_claiming && !self.locked.contains(&fence);
-            if self.known.contains(&fence) || is_handed_over {
+            let is_left = if run.is_started && !self.called.contains(&fence) {
+                self.has_outlasted_a_claim(run) && is_handed_over
+            } else {
+                self.known.contains(&fence) || is_handed_over
+            };
+            if is_left {
                 return Err(format!("S15: a lease is left of which its process knows nothing: {run:?}"));
             }
             unknown.insert(fence, run.lease_until);
         }
         self.locked.retain(|fence| unknown.contains_key(fence));
+        self.count_lost_starts(&unknown, processes);
         self.unknown = unknown;
         Ok(())
+    }
+
+    /// Whether the process of a started run has claimed since it was first seen without its attempt, and the run did not
+    /// wait for it any more.
+    fn has_outlasted_a_claim(&mut self, run: &Running) -> bool {
+        let claims = self.claims.get(&run.instance).copied().unwrap_or_default();
+        let since = *self.waiting_starts.entry(run.fence).or_insert(claims);
+        claims > since
+    }
+
+    fn count_lost_starts(&mut self, unknown: &HashMap<Fence, DateTime<Utc>>, processes: &[Knowing]) {
+        let is_known = |fence: &Fence| processes.iter().any(|process| process.known.contains(fence));
+        let ended = self.waiting_starts.extract_if(|fence, _| !unknown.contains_key(fence));
+        let lost = ended.filter(|(fence, _)| !is_known(fence)).count();
+        self.lost_starts += u32::try_from(lost).unwrap_or(u32::MAX);
+    }
+
+    /// A process passes the point before a claim, and executes as many runs as it uses slots.
+    pub(super) fn count_claim(&mut self, instance: Uuid) {
+        *self.claims.entry(instance).or_default() += 1;
     }
 
     /// `actor` is about to read which attempts it executes, in order to renew their leases.
@@ -176,7 +229,7 @@ impl Leases {
 }
 
 fn running(answer: Answer) -> Option<Running> {
-    let (_, id, attempt, tries, workflow, instance, lease_until, is_leased, is_locked, most) = answer;
+    let (_, id, attempt, tries, workflow, instance, lease_until, is_leased, is_locked, is_started, most) = answer;
     Some(Running {
         fence: Fence { id: id?, attempt: attempt? },
         tries: tries?,
@@ -185,6 +238,7 @@ fn running(answer: Answer) -> Option<Running> {
         lease_until: lease_until?,
         is_leased: is_leased?,
         is_locked: is_locked?,
+        is_started: is_started?,
         most: most?,
     })
 }
@@ -195,6 +249,16 @@ fn crowded(running: &[Running]) -> Result<(), String> {
     let at_once = |workflow: i64| leased().filter(|run| run.workflow == workflow).count();
     match leased().find(|run| at_once(run.workflow) > usize::try_from(run.most).unwrap_or_default()) {
         Some(run) => Err(format!("S8: {} runs at once of workflow {}", at_once(run.workflow), run.workflow)),
+        None => Ok(()),
+    }
+}
+
+/// Checks S18.
+fn overfull(processes: &[Knowing]) -> Result<(), String> {
+    match processes.iter().find(|process| process.executing > process.share) {
+        Some(Knowing { instance, executing, share, .. }) => {
+            Err(format!("S18: instance {instance} executes {executing} runs, and its share is {share}"))
+        }
         None => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 
 mod ablation;
 mod actions;
+mod event_bridge;
 mod final_checks;
 mod history;
 mod instance;

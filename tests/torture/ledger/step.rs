@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::actions::{Action, BEAT, STEP};
+use super::actions::{Action, BEAT, FIRE, STEP};
 use super::history::{History, MOVES, Profile};
-use super::instance::LEASES;
+use super::instance::{Instance, LEASES};
 use super::leases::Knowing;
 use super::receiver::EFFECT;
 use crate::actor::{Actor, Locks, Position, Role};
@@ -18,6 +18,8 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// The labels of the statements that claim runs and that renew leases.
 const CLAIM: &str = "claim runs";
 const RENEW: &str = "renew leases";
+/// Those whose lost answer leaves a started run without an attempt, or a batch of ends unknown.
+const STARTS_AND_ENDS: [&str; 3] = ["COMMIT", "read started runs", "finish runs"];
 
 impl History<'_> {
     pub(super) async fn start(&mut self, action: Action) -> Result<(), String> {
@@ -80,7 +82,7 @@ impl History<'_> {
         let has_work = !instance.executor.under_way().is_empty();
         let weight = |point: &String| match point.as_str() {
             BEAT | STEP if self.is_calm || !has_work => 0,
-            BEAT | STEP => 2,
+            BEAT | STEP | FIRE => 2,
             EFFECT => self.profile.weight_of_answers(),
             _ => 6,
         };
@@ -104,6 +106,12 @@ impl History<'_> {
             }
             let (admin, open) = (&self.stage.ground.admin, self.callers.open(id));
             self.leases.renews(admin, id, self.actors[place].1.app.instance, open).await;
+        }
+        if next == CLAIM {
+            let Instance { app, executor, .. } = &self.actors[place].1;
+            if app.offered_slots.count_used() <= executor.under_way().len() {
+                self.leases.count_claim(app.instance);
+            }
         }
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
@@ -169,7 +177,7 @@ impl History<'_> {
     /// Whether an actor that continued from a point may have committed a change, or is about to claim.
     fn has_shown(&self, actor: usize, from: &str) -> bool {
         match from {
-            "start" | EFFECT | BEAT | STEP => self.turnstile.points(actor).iter().any(|point| point == CLAIM),
+            "start" | EFFECT | BEAT | STEP | FIRE => self.turnstile.points(actor).iter().any(|point| point == CLAIM),
             "COMMIT" => true,
             _ => self.actors.iter().all(|(other, instance)| other.id != actor || !instance.tap.is_in_transaction()),
         }
@@ -234,9 +242,12 @@ impl History<'_> {
         }
     }
 
-    /// The answer to a statement of an actor gets lost after its execution: often a claim's, otherwise the next
-    /// statement's.
+    /// The answer to a statement of an actor gets lost after its execution: often one that starts or ends runs, or a
+    /// claim's, otherwise the next statement's.
     pub(super) fn lose_one(&mut self) {
+        if let Some(place) = self.any_that_starts_or_ends() {
+            return self.lose_next_of(place);
+        }
         let claims = |n: &usize| self.turnstile.points(self.actors[*n].0.id).iter().any(|point| point == CLAIM);
         // If a process claims while it executes attempts, it continues to renew leases.
         let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
@@ -255,12 +266,30 @@ impl History<'_> {
             format!("actor {} loses the answer of its next claim", actor.id)
         } else {
             let Some(place) = self.any_at_points() else { return };
-            let (actor, instance) = &self.actors[place];
-            instance.tap.lose_next_answer();
-            format!("actor {} loses the answer of {:?}", actor.id, self.turnstile.points(actor.id))
+            return self.lose_next_of(place);
         };
         self.coverage.cut += 1;
         self.note(line);
+    }
+
+    fn lose_next_of(&mut self, place: usize) {
+        let (actor, instance) = &self.actors[place];
+        instance.tap.lose_next_answer();
+        let line = format!("actor {} loses the answer of {:?}", actor.id, self.turnstile.points(actor.id));
+        self.coverage.cut += 1;
+        self.note(line);
+    }
+
+    /// Sometimes one of the executors that offer slots and wait at such a statement.
+    fn any_that_starts_or_ends(&self) -> Option<usize> {
+        let is_there = |point: &String| STARTS_AND_ENDS.contains(&point.as_str());
+        let waits = |n: &usize| {
+            let (actor, instance) = &self.actors[*n];
+            let is_offering = actor.role == Role::Executor && instance.offers_slots;
+            is_offering && actor.position == Position::AtPoints && self.turnstile.points(actor.id).iter().any(is_there)
+        };
+        let waiting: Vec<usize> = (0..self.actors.len()).filter(waits).collect();
+        self.dice.pick(&waiting).copied().filter(|_| self.dice.chance(0.6))
     }
 
     /// The next action of an executor panics at its end.
