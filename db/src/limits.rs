@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::options::{BEGIN_ANYWHERE, Pooler};
+use crate::options::{BEGIN_ANYWHERE, LOCK_TIMEOUT, Pooler, STATEMENT_TIMEOUT};
 
 /// How long the statements of a transaction may take; `None` = as the login permits.
 ///
@@ -25,8 +25,10 @@ impl TransactionLimits {
             Pooler::Transaction => BEGIN_ANYWHERE,
         }
         .to_owned();
-        for (setting, limit) in [("lock_timeout", self.lock), ("statement_timeout", self.statement)] {
-            if let Some(limit) = limit {
+        let settings =
+            [("lock_timeout", self.lock, LOCK_TIMEOUT), ("statement_timeout", self.statement, STATEMENT_TIMEOUT)];
+        for (setting, limit, usual) in settings {
+            if let Some(limit) = limit.filter(|limit| *limit != usual) {
                 // 0 would be no limit.
                 begin.push_str(&format!("; SET LOCAL {setting} = {}", limit.as_millis().max(1)));
             }
@@ -48,6 +50,8 @@ mod tests {
         {
             assert_eq!(&*limits.begin_statement(pooler), format!("{begin}{own}"), "after the general ones: {pooler:?}");
             assert_eq!(&*TransactionLimits::default().begin_statement(pooler), begin);
+            let usual = TransactionLimits { lock: Some(LOCK_TIMEOUT), statement: Some(STATEMENT_TIMEOUT) };
+            assert_eq!(&*usual.begin_statement(pooler), begin, "the session has them");
         }
     }
 }

@@ -59,6 +59,10 @@ pub(crate) const TIMEOUTS: [(&str, &str); 3] = [
     ("statement_timeout", "15s"),
 ];
 
+/// The same, as durations, of locks and statements: a transaction that wants no others sets none.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// The settings of a session behind a pooler, which refuses them in the startup packet.
 pub(crate) const SESSION_SETTINGS: &str = "
     -- session settings
@@ -176,6 +180,17 @@ mod tests {
             max_connections: 1,
             acquire_timeout: Duration::from_secs(1),
             application_name: "test",
+        }
+    }
+
+    #[test]
+    fn timeouts_are_those_of_the_sessions() {
+        for (name, limit) in [("lock_timeout", LOCK_TIMEOUT), ("statement_timeout", STATEMENT_TIMEOUT)] {
+            let secs = format!("{}s", limit.as_secs());
+            assert!(TIMEOUTS.contains(&(name, &secs)), "{name}");
+            for settings in [SESSION_SETTINGS, BEGIN_ANYWHERE] {
+                assert!(settings.contains(&format!("{name} = '{secs}'")), "{name} in {settings}");
+            }
         }
     }
 

@@ -126,10 +126,37 @@ async fn edit_after_clock_stepped_back_follows_decisions() {
     watched(&s).await;
     s.now_is("2026-03-02T08:59:30Z").await;
     s.edit(fired, json!({"cron_schedule": "30 * * * *"})).await;
+    let decided: DateTime<Utc> = "2026-03-02T09:00:00Z".parse().unwrap();
+    assert!(since_when(&s).await > decided, "existing decisions do not change");
     s.edit(watched_through, json!({"cron_schedule": "5,30 * * * *"})).await;
     s.now_is("2026-03-02T09:50:00Z").await;
     watched(&s).await;
     let (from, to) = ("2026-03-02T08:31:00Z".parse().unwrap(), "2026-03-02T09:40:00Z".parse().unwrap());
+    assert_eq!(differences(&s, from, to).await, json!([]));
+    s.end_early().await;
+}
+
+/// Since when the newest version is in force.
+async fn since_when(s: &Story) -> DateTime<Utc> {
+    let newest = "SELECT valid_from FROM schedule_versions ORDER BY revision DESC LIMIT 1";
+    sqlx::query_scalar(newest).fetch_one(&s.pool).await.unwrap()
+}
+
+/// The time that was decided is hours after the edit, so only the ledger's cursor shows that there may be one.
+#[tokio::test]
+async fn edit_after_hours_back_follows_decisions() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let daily = s.create("0 12 * * *", "UTC").await;
+    s.now_is("2026-03-02T11:59:58Z").await;
+    watched(&s).await;
+    assert_eq!(fire(&s, daily, "2026-03-02T12:00:00Z").await, "accepted");
+    s.now_is("2026-03-02T08:59:30Z").await;
+    s.edit(daily, json!({"cron_schedule": "30 * * * *"})).await;
+    let decided: DateTime<Utc> = "2026-03-02T12:00:00Z".parse().unwrap();
+    assert_eq!(since_when(&s).await, decided + TimeDelta::microseconds(1), "existing decisions do not change");
+    s.now_is("2026-03-02T13:10:00Z").await;
+    watched(&s).await;
+    let (from, to) = ("2026-03-02T08:31:00Z".parse().unwrap(), "2026-03-02T13:00:00Z".parse().unwrap());
     assert_eq!(differences(&s, from, to).await, json!([]));
     s.end_early().await;
 }

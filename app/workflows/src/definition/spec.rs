@@ -100,6 +100,19 @@ impl Timing {
         Some((self.parsed_cron()?, self.parsed_timezone().ok()?))
     }
 
+    /// Whether its cron names a time from `since` until `within` later; also if the cron or the timezone is not known any more.
+    #[must_use]
+    pub fn is_due_within(&self, since: DateTime<Utc>, within: TimeDelta) -> bool {
+        match self.parsed_over(&ZoneHistory::installed()) {
+            Ok(None) => false,
+            Ok(Some((cron, timezone))) => {
+                let first = timezone.next_after(&cron, since - TimeDelta::microseconds(1));
+                first.is_some_and(|first| first <= since + within)
+            }
+            Err(Unknown) => true,
+        }
+    }
+
     /// Returns its cron and its timezone by the zone data that were in force at a time; `None` if it has no cron.
     ///
     /// # Errors

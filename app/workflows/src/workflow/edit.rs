@@ -3,7 +3,7 @@
 //! The row, its audit entry and, when the timing or the state changes, its schedule version and its outbox row
 //! are written in one transaction.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use db::failpoint::pass_point;
 use schedule::Revision;
@@ -16,6 +16,10 @@ use crate::failpoint::Point;
 use crate::outbox::{self, Op};
 use crate::reasons::ReasonCode;
 use crate::trigger::Trigger;
+
+/// How long before its time a fire may be decided: much longer than a clock that is accepted may be wrong. If the clock
+/// went back by more, the cursor of the ledger is later than the edit.
+const EARLIEST_FIRE: TimeDelta = TimeDelta::hours(1);
 
 /// Creates a workflow.
 ///
@@ -85,12 +89,22 @@ pub(super) async fn save_since(
         return Ok(Saved::Unchanged);
     }
     let planned = before.plan_edit(&mut next, verb, edit);
+    let since = foreseen.unwrap_or(edit.now);
     let change = planned.event.is_some().then(|| Change {
-        since: foreseen.unwrap_or(edit.now),
+        since,
         is_activated: planned.is_activated,
         is_foreseen: foreseen.is_some(),
+        may_be_decided: before.spec.timing.is_due_within(since, EARLIEST_FIRE),
     });
-    write::update_workflow(tx, &next, change).await?;
+    match change {
+        Some(change) => write::update_timing(tx, &next, change).await?,
+        None => {
+            write::update_workflow(tx, &next).await?;
+            if next.pause_until.is_some() {
+                write::watch_pause(tx, next.id).await?;
+            }
+        }
+    }
     if next.state == State::Archived && before.state != State::Archived {
         live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
     }

@@ -9,6 +9,7 @@ const BATCH: i64 = 500;
 /// A workflow that is not counted yet.
 struct Uncounted {
     id: i64,
+    team_id: i64,
     cron: Option<String>,
     input_bytes: i32,
 }
@@ -21,10 +22,14 @@ pub async fn count_uncounted_workflows(pool: &PgPool) -> sqlx::Result<u64> {
     let (mut last, mut counted) = (WorkflowId(0), 0);
     loop {
         let mut connection = pool.acquire().await?;
-        let batch = list_uncounted(&mut connection, last).await?;
+        let mut batch = list_uncounted(&mut connection, last).await?;
         let Some(newest) = batch.last() else { return Ok(counted) };
         last = WorkflowId(newest.id);
-        counted += count_batch(&mut connection, &batch).await?;
+        // One team in each statement, so that the jobs of two instances cannot lock the usages of two teams crosswise.
+        batch.sort_by_key(|one| one.team_id);
+        for of_team in batch.chunk_by(|one, other| one.team_id == other.team_id) {
+            counted += count_batch(&mut connection, of_team).await?;
+        }
     }
 }
 
@@ -33,7 +38,7 @@ async fn list_uncounted(db: &mut PgConnection, after: WorkflowId) -> sqlx::Resul
         Uncounted,
         r#"
         -- workflows that an older version wrote, by the primary key
-        SELECT id, cron_schedule AS cron,
+        SELECT id, team_id, cron_schedule AS cron,
                octet_length(starting_inputs::text) + octet_length(action::text) AS "input_bytes!"
           FROM workflows
          WHERE id > $1 AND fires_per_hour IS NULL AND state <> 'archived'

@@ -67,24 +67,105 @@ pub(super) struct Change {
     pub(super) is_activated: bool,
     /// The change was known in advance, as the end of a pause is, so earlier decisions already considered it.
     pub(super) is_foreseen: bool,
+    /// A later time may be decided already: one was due soon, and a fire may arrive some minutes early.
+    pub(super) may_be_decided: bool,
 }
 
-/// Writes a workflow and, if its due times change, a new version, from which the watchdog checks again.
+/// Writes the row of a workflow, by the statements before it and the values of their parameters, which follow those of the
+/// row. Lists the columns once; `query!` accepts only literals.
+macro_rules! write_row {
+    ($tx:ident, $next:ident, $before:tt $(, $values:expr)*) => {{
+        let (policies, usage) = (&$next.spec.policies, $next.spec.count_usage());
+        sqlx::query!(
+            $before
+                + r#"
+        UPDATE workflows
+           SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
+               timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
+               version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
+               max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
+               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
+               fires_per_hour = $27, input_bytes = $28
+         WHERE id = $1
+        "#,
+            $next.id.0,
+            $next.spec.name,
+            $next.spec.description,
+            $next.spec.is_api,
+            $next.spec.action,
+            Json(&$next.spec.starting_inputs) as _,
+            $next.spec.timing.cron,
+            $next.spec.timing.timezone,
+            $next.spec.timing.starts_at,
+            $next.spec.timing.ends_at,
+            $next.state as State,
+            $next.pause_reason,
+            $next.version,
+            $next.revision.0,
+            $next.updated_on,
+            $next.pause_until,
+            policies.overlap as Overlap,
+            policies.max_concurrent,
+            policies.catch_up as CatchUp,
+            policies.catch_up_window_secs,
+            policies.spread_secs,
+            policies.timeout_secs,
+            policies.max_attempts,
+            policies.on_lost as OnLost,
+            policies.pause_after_failures,
+            $next.managed_by,
+            usage.fires_per_hour,
+            usage.input_bytes,
+            $($values),*
+        )
+        .execute($tx)
+        .await
+        .map(drop)
+    }};
+}
+
+/// Writes a workflow of which the same times are due as before.
+pub(super) async fn update_workflow(tx: &mut PgConnection, next: &Workflow) -> sqlx::Result<()> {
+    write_row!(
+        tx,
+        next,
+        r#"
+        -- update a workflow that this transaction has locked
+        "#
+    )
+}
+
+/// Makes the watchdog check a workflow that follows its shard, because the end of a pause must not pass unseen.
+pub(super) async fn watch_pause(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- watch a paused workflow from where its shard is
+        UPDATE ledger l
+           SET cursor = ledger_decided_through(l.cursor, l.watch_at, s.decided_through),
+               watch_at = INTERVAL '1 microsecond' + ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
+          FROM watchdog_shards s
+         WHERE l.workflow_id = $1 AND l.watch_at IS NULL AND s.shard = l.shard
+        "#,
+        id.0,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Writes a workflow and a new version, because its due times change; the watchdog checks from there again.
 ///
 /// One statement, because every edit waits for it; its snapshot is later than the lock. The version is in force since
 /// `since`, or since just after the last version, the newest decision and the cursor, even if the clock went back:
 /// existing decisions do not change, and each later time is enumerated. The ledger's cursor begins just before the first
 /// version, because a time at its very beginning is due. A workflow that followed its shard ceases to: its times may be of
 /// two versions.
-pub(super) async fn update_workflow(
-    tx: &mut PgConnection,
-    next: &Workflow,
-    change: Option<Change>,
-) -> sqlx::Result<()> {
-    let (policies, usage) = (&next.spec.policies, next.spec.count_usage());
-    sqlx::query!(
+pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change: Change) -> sqlx::Result<()> {
+    write_row!(
+        tx,
+        next,
         r#"
-        -- update a workflow that this transaction has locked; $27 is NULL if the same times are due as before
+        -- update a workflow that this transaction has locked, and its due times
         WITH progress AS MATERIALIZED (
             SELECT ledger_decided_through(l.cursor, l.watch_at, s.decided_through) AS cursor
               FROM ledger l JOIN watchdog_shards s ON s.shard = l.shard
@@ -92,75 +173,31 @@ pub(super) async fn update_workflow(
         ), version AS (
             INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
             SELECT $1, $14,
-                   GREATEST($27::timestamptz,
+                   GREATEST($29::timestamptz,
                             INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
-                            -- an earlier decision changes nothing; without this bound Postgres plans all days
-                            INTERVAL '1 microsecond' + (SELECT max(scheduled_time) FROM occurrences
-                                                         WHERE workflow_id = $1 AND NOT $29 AND scheduled_time >= $27),
+                            -- it reads each day from $29 on, so only if there may be a decision: or if the clock went back
+                            CASE WHEN NOT $31 AND ($32 OR (SELECT cursor FROM progress) >= $29)
+                                 THEN INTERVAL '1 microsecond' + last_decision_from($1, $29) END,
                             INTERVAL '1 microsecond' + (SELECT cursor FROM progress)),
                    $7, $8, $11, $9, $10
-             WHERE $27 IS NOT NULL
             RETURNING valid_from
         ), watched AS (
             INSERT INTO ledger AS l (workflow_id, cursor, watch_at, activated_on)
             SELECT $1, COALESCE((SELECT cursor FROM progress), valid_from - INTERVAL '1 microsecond'), valid_from,
-                   CASE WHEN $28 THEN valid_from END
+                   CASE WHEN $30 THEN valid_from END
               FROM version
             ON CONFLICT (workflow_id) DO UPDATE
                SET cursor = GREATEST(l.cursor, excluded.cursor),
                    watch_at = CASE WHEN l.watch_at IS NULL THEN excluded.cursor + INTERVAL '1 microsecond'
                                    ELSE LEAST(l.watch_at, excluded.watch_at) END,
                    activated_on = COALESCE(excluded.activated_on, l.activated_on)
-        ), paused AS (
-            -- the end of a pause must not pass unseen, also if only the end has changed
-            UPDATE ledger
-               SET cursor = (SELECT cursor FROM progress), watch_at = INTERVAL '1 microsecond' + (SELECT cursor FROM progress)
-             WHERE workflow_id = $1 AND watch_at IS NULL AND $16::timestamptz IS NOT NULL AND NOT EXISTS (SELECT FROM version)
         )
-        UPDATE workflows
-           SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
-               timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
-               version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
-               max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
-               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
-               fires_per_hour = $30, input_bytes = $31
-         WHERE id = $1
         "#,
-        next.id.0,
-        next.spec.name,
-        next.spec.description,
-        next.spec.is_api,
-        next.spec.action,
-        Json(&next.spec.starting_inputs) as _,
-        next.spec.timing.cron,
-        next.spec.timing.timezone,
-        next.spec.timing.starts_at,
-        next.spec.timing.ends_at,
-        next.state as State,
-        next.pause_reason,
-        next.version,
-        next.revision.0,
-        next.updated_on,
-        next.pause_until,
-        policies.overlap as Overlap,
-        policies.max_concurrent,
-        policies.catch_up as CatchUp,
-        policies.catch_up_window_secs,
-        policies.spread_secs,
-        policies.timeout_secs,
-        policies.max_attempts,
-        policies.on_lost as OnLost,
-        policies.pause_after_failures,
-        next.managed_by,
-        change.map(|change| change.since),
-        change.is_some_and(|change| change.is_activated),
-        change.is_some_and(|change| change.is_foreseen),
-        usage.fires_per_hour,
-        usage.input_bytes,
+        change.since,
+        change.is_activated,
+        change.is_foreseen,
+        change.may_be_decided
     )
-    .execute(tx)
-    .await
-    .map(drop)
 }
 
 /// Writes the first version of a new workflow.
