@@ -30,7 +30,7 @@ use super::request::limits::EditPlace;
 use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
 use crate::App;
-use edit::{LockedEdit, parse_wait, read_saved, read_when_applied};
+use edit::{LockedEdit, answer, parse_wait, read_when_applied};
 use quota::check_quota;
 use view::{WorkflowAnswer, WorkflowView, view_workflow};
 
@@ -169,14 +169,12 @@ pub(crate) async fn patch_workflow(
     request: EditRequest,
     Patch(patch, kind): Patch,
 ) -> Result<WorkflowAnswer, Error> {
-    let id = request.id;
     parse_wait(request.head.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;
-    change.save_spec(&app, spec, "update").await?;
-    read_saved(&app, id).await
+    Ok(answer(&app, change.save_spec(&app, spec, "update").await?))
 }
 
 /// Delete a workflow permanently, with its runs, occurrences and schedule versions.

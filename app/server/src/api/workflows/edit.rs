@@ -13,7 +13,7 @@ use workflows::definition::field::FieldError;
 use workflows::definition::spec::{Bounds, Spec};
 use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
-use workflows::{Saved, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
+use workflows::{Saved, Sync, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
 
 use super::quota::check_quota;
 use super::view::{WorkflowAnswer, view_workflow};
@@ -23,6 +23,9 @@ use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::Error;
 use crate::api::request::extract::{EditHead, EditRequest, IfMatch};
 use crate::api::request::limits::EditPlace;
+
+/// A workflow with its synchronization.
+pub(super) type Read = (Workflow, Sync);
 
 /// An edit in progress: the workflow is locked until the commit.
 pub(super) struct LockedEdit {
@@ -67,27 +70,32 @@ impl LockedEdit {
     }
 
     /// Saves the workflow with these fields, as [`Self::save_and_commit`].
-    pub(super) async fn save_spec(self, app: &App, spec: Spec, verb: &str) -> Result<(), Error> {
+    pub(super) async fn save_spec(self, app: &App, spec: Spec, verb: &str) -> Result<Read, Error> {
         let next = Workflow { spec, ..self.before.clone() };
         self.save_and_commit(app, next, verb).await
     }
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn save_and_commit(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
+    ///
+    /// Returns it as this edit has left it: it is read before the commit, which saves the way to the database and back. After
+    /// a wait it is read again.
+    pub(super) async fn save_and_commit(mut self, app: &App, next: Workflow, verb: &str) -> Result<Read, Error> {
         let growth = Growth::of_edit(&self.before.spec, &next.spec);
         let saved = save_workflow(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         check_quota(app, &mut self.tx, self.before.team_id, growth).await?;
+        let (id, revision) = (self.before.id, self.before.revision.0 + 1);
+        let read = find_workflow(&mut self.tx, id, None).await?.ok_or_else(Error::not_found)?;
         self.tx.commit().await?;
         pass_point(Point::A3);
         self.place.release();
-        let wait = match saved {
-            Saved::Enqueued => {
-                app.notifier.request_notification();
-                self.wait
+        if saved == Saved::Enqueued {
+            app.notifier.request_notification();
+            if self.wait.is_some() {
+                awaited(app, id, revision, self.wait).await?;
+                return read_saved(app, id).await;
             }
-            Saved::Changed | Saved::Unchanged => None,
-        };
-        awaited(app, self.before.id, self.before.revision.0 + 1, wait).await
+        }
+        Ok(read)
     }
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
@@ -152,14 +160,17 @@ pub(super) async fn read_when_applied(
     wait: Option<Duration>,
 ) -> Result<WorkflowAnswer, Error> {
     awaited(app, id, revision, wait).await?;
-    read_saved(app, id).await
+    Ok(answer(app, read_saved(app, id).await?))
 }
 
-/// Returns the workflow after an edit.
-pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<WorkflowAnswer, Error> {
+/// Returns the answer to an edit.
+pub(super) fn answer(app: &App, read: Read) -> WorkflowAnswer {
+    WorkflowAnswer(view_workflow(read, app.clock.now()))
+}
+
+async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
     let mut connection = app.pools.edits.acquire().await?;
-    let found = find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
-    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
+    find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)
 }
 
 /// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.

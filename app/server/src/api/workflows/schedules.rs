@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
-use db::PgPool;
 use schedule::WorkflowId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -96,7 +95,9 @@ pub(crate) async fn get_schedule(
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
 ) -> Result<ScheduleAnswer, Error> {
-    read(&app, &app.pools.reads, id, caller.team_id).await
+    let mut connection = app.pools.reads.acquire().await?;
+    let found = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    answer(&app, found)
 }
 
 /// Create or replace a workflow's schedule; an absent field takes its default.
@@ -111,12 +112,10 @@ pub(crate) async fn put_schedule(
     request: EditRequest,
     Body(body): Body<ScheduleBody>,
 ) -> Result<(StatusCode, ScheduleAnswer), Error> {
-    let id = request.id;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let had_none = change.before.spec.timing.cron.is_none();
     let spec = body.apply_to(&change.before.spec, &change.bounds)?;
-    change.save_spec(&app, spec, "schedule").await?;
-    let saved = read(&app, &app.pools.edits, id, None).await?;
+    let saved = answer(&app, change.save_spec(&app, spec, "schedule").await?)?;
     Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, saved))
 }
 
@@ -136,8 +135,7 @@ pub(crate) async fn patch_schedule(
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let patched = body::patch_schedule(&change.before.spec, patch, kind, &change.bounds)?;
     let spec = patched.ok_or_else(|| no_schedule(id))?;
-    change.save_spec(&app, spec, "schedule").await?;
-    read(&app, &app.pools.edits, id, None).await
+    answer(&app, change.save_spec(&app, spec, "schedule").await?)
 }
 
 /// Delete a workflow's schedule; the workflow, its policies and its history remain.
@@ -159,11 +157,9 @@ pub(crate) async fn delete_schedule(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Reads the schedule of a workflow by a connection of this pool: the answer to an edit waits for no list.
-async fn read(app: &App, pool: &PgPool, id: WorkflowId, team_id: Option<i64>) -> Result<ScheduleAnswer, Error> {
-    let mut connection = pool.acquire().await?;
-    let found = find_workflow(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
-    ScheduleView::of(found, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
+fn answer(app: &App, read: (Workflow, Sync)) -> Result<ScheduleAnswer, Error> {
+    let id = read.0.id;
+    ScheduleView::of(read, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }
 
 fn no_schedule(id: WorkflowId) -> Error {

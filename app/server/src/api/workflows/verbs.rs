@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 
-use super::edit::{LockedEdit, parse_wait, read_saved, refuse_archived};
+use super::edit::{LockedEdit, answer, parse_wait, refuse_archived};
 use super::view::WorkflowAnswer;
 use crate::App;
 use crate::api::request::auth::Editor;
@@ -40,8 +40,7 @@ pub(crate) async fn change_state(
     let change = Change::read(&verb, body, app.clock.now())?;
     let edit = LockedEdit::begin(&app, &caller, EditRequest { id, head }).await?;
     let next = change.of(&edit.before)?;
-    edit.save_and_commit(&app, next, &verb).await?;
-    read_saved(&app, id).await
+    Ok(answer(&app, edit.save_and_commit(&app, next, &verb).await?))
 }
 
 /// The change that a verb makes.
