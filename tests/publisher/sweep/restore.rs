@@ -70,12 +70,15 @@ async fn marked_databases_end_a_running_drain() {
         workflows.push(world.create("0 9 * * *", "UTC").await);
     }
     world.front.delay(&name(workflows[0]));
+    // If this machine stands still for longer than a call may take, the next call waits, too.
+    world.front.delay_all();
     // One call is in flight and one more workflow is claimed; the others are due.
     let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
     let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflows[0])).await;
     world.execute(MARK).await;
+    world.front.release_all();
     world.front.release();
     let report = draining.await.unwrap();
     assert!((1..=2).contains(&report.created), "{report:?}");
