@@ -26,7 +26,8 @@ pub(crate) async fn all() -> Vec<Row> {
         for _ in 0..3 {
             without.push(edits_per_sec(&s, &workflows, |nth| json!({ "description": nth.to_string() })).await);
             with.push(
-                edits_per_sec(&s, &workflows, |nth| json!({ "cron_schedule": format!("{} 9 * * *", nth % 60) })).await,
+                // Due on one day in four years, because an edit within minutes of a due time reads the days of decisions.
+                edits_per_sec(&s, &workflows, |nth| json!({ "cron_schedule": format!("{} 9 29 2 *", nth % 60) })).await,
             );
         }
         let (with, without) = (median(&with), median(&without));

@@ -57,7 +57,14 @@ async fn the_timeouts_job_ends_overdue_runs() {
     assert_eq!(s.job("timeouts").await, Did::Nothing, "a minute is left");
     s.now_is("2026-03-02T13:01:00Z").await;
     s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
-    assert_eq!(s.job("timeouts").await, Did::All("1 runs have timed out".to_owned()));
+    let mut did = Did::Nothing;
+    for _ in 0..100 {
+        // A turn that meets the heartbeat, which locks the run, leaves it to the next one.
+        if did == Did::Nothing {
+            did = s.job("timeouts").await;
+        }
+    }
+    assert_eq!(did, Did::All("1 runs have timed out".to_owned()));
     let ended = run(&s, id).await;
     assert_eq!((&ended["state"], &ended["duration_ms"]), (&json!("timed_out"), &json!(3_660_000)));
     s.end().await;
