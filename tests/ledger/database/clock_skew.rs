@@ -142,13 +142,31 @@ async fn since_when(s: &Story) -> DateTime<Utc> {
     sqlx::query_scalar(newest).fetch_one(&s.pool).await.unwrap()
 }
 
-/// The time that was decided is hours after the edit, so only the ledger's cursor shows that there may be one.
+/// The time that was decided is hours after the edit, so only the statistics show that there may be one.
 #[tokio::test]
 async fn edit_after_hours_back_follows_decisions() {
+    edit_hours_before_a_decision(Watchdog::Follows).await;
+}
+
+/// As above, and the watchdog last ran hours before the edit, so its cursor says nothing about the decision.
+#[tokio::test]
+async fn edit_after_hours_back_without_watchdog() {
+    edit_hours_before_a_decision(Watchdog::Stands).await;
+}
+
+#[derive(PartialEq)]
+enum Watchdog {
+    Follows,
+    Stands,
+}
+
+async fn edit_hours_before_a_decision(watchdog: Watchdog) {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let daily = s.create("0 12 * * *", "UTC").await;
     s.now_is("2026-03-02T11:59:58Z").await;
-    watched(&s).await;
+    if watchdog == Watchdog::Follows {
+        watched(&s).await;
+    }
     assert_eq!(fire(&s, daily, "2026-03-02T12:00:00Z").await, "accepted");
     s.now_is("2026-03-02T08:59:30Z").await;
     s.edit(daily, json!({"cron_schedule": "30 * * * *"})).await;

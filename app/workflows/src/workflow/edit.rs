@@ -17,8 +17,7 @@ use crate::outbox::{self, Op};
 use crate::reasons::ReasonCode;
 use crate::trigger::Trigger;
 
-/// How long before its time a fire may be decided: twice as long as a clock that is accepted may be wrong. If the clock
-/// went back by more, the cursor of the ledger is later than the edit, unless the watchdog was behind by as much.
+/// How long before its time a fire may be decided: twice as long as a clock that is accepted may be wrong.
 const EARLIEST_FIRE: TimeDelta = TimeDelta::minutes(10);
 
 /// Creates a workflow.

@@ -175,8 +175,12 @@ pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change
             SELECT $1, $14,
                    GREATEST($29::timestamptz,
                             INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
-                            -- it reads each day from $29 on, so only if there may be a decision: or if the clock went back
-                            CASE WHEN NOT $31 AND ($32 OR (SELECT cursor FROM progress) >= $29)
+                            -- it reads each day from $29 on, so only if there may be a decision. If the clock went back,
+                            -- the decisions of the meantime are counted in later minutes
+                            CASE WHEN NOT $31
+                                  AND ($32
+                                       OR EXISTS (SELECT FROM decision_minutes WHERE team_id = $33 AND minute > $29)
+                                       OR EXISTS (SELECT FROM decision_sums WHERE team_id = $33 AND minute > $29))
                                  THEN INTERVAL '1 microsecond' + last_decision_from($1, $29) END,
                             INTERVAL '1 microsecond' + (SELECT cursor FROM progress)),
                    $7, $8, $11, $9, $10
@@ -196,7 +200,8 @@ pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change
         change.since,
         change.is_activated,
         change.is_foreseen,
-        change.may_be_decided
+        change.may_be_decided,
+        next.team_id
     )
 }
 
