@@ -233,7 +233,7 @@ async fn cancellations_leave_connections_to_other_teams() {
         })
         .collect();
     until(|| s.app().requests.len() >= cancellations.len()).await;
-    s.until(HALF_OF_EDITS_WAITS, 1).await;
+    s.until(SHARE_OF_EDITS_WAITS, 1).await;
     let edits_now = pools.edits.current_use();
     assert_eq!(edits_now.waiting, 0, "the others wait in the process: {edits_now:?}");
     stranger.patch(&format!("/api/v1/workflows/{edited}"), &json!({"description": "x"})).await.expect(200);
@@ -247,9 +247,9 @@ async fn cancellations_leave_connections_to_other_teams() {
     s.end_early().await;
 }
 
-/// Whether as many backends wait for a lock as one team may use connections for edits: four of eight.
-const HALF_OF_EDITS_WAITS: &str =
-    "SELECT count(*) / 4 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+/// Whether as many backends wait for a lock as one team may use connections for edits: nine of twelve.
+const SHARE_OF_EDITS_WAITS: &str =
+    "SELECT count(*) / 9 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
 /// The answer to an edit of a schedule was read by a connection of the lists.
 #[tokio::test]

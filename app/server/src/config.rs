@@ -40,7 +40,7 @@ pub struct Config {
     #[arg(long, env = "CRONBOX_POOLER", default_value = "none", value_name = "none|session|transaction")]
     pub pooler: Pooler,
     /// Database connections at most, of all pools together; at least 8.
-    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(8..))]
+    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 40, value_parser = clap::value_parser!(u32).range(8..))]
     pub db_max_connections: u32,
     /// How long an edit waits for a lock in the database, in milliseconds.
     #[arg(long, env = "CRONBOX_EDIT_LOCK_TIMEOUT_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]

@@ -38,11 +38,13 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Divides all connections: a quarter each for fires, work and edits, a sixteenth for leases, the rest for reads.
+    /// Divides all connections: a quarter each for fires and work, 5 in 16 for edits, a sixteenth for leases, the rest for
+    /// reads. Edits have more than fires, because each of them waits for the disk at its commit; fires commit in batches.
     fn of(all: u32) -> Self {
         let (quarter, leases) = ((all / 4).max(1), (all / 16).max(1));
-        let reads = all.saturating_sub(3 * quarter + leases).max(1);
-        Self { fires: quarter, leases, work: quarter, edits: quarter, reads }
+        let edits = (all * 5 / 16).max(1);
+        let reads = all.saturating_sub(2 * quarter + leases + edits).max(1);
+        Self { fires: quarter, leases, work: quarter, edits, reads }
     }
 }
 
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn pools_share_all_connections() {
-        assert_eq!(Sizes::of(32), Sizes { fires: 8, leases: 2, work: 8, edits: 8, reads: 6 });
+        assert_eq!(Sizes::of(40), Sizes { fires: 10, leases: 2, work: 10, edits: 12, reads: 6 });
         for all in 8..300 {
             let Sizes { fires, leases, work, edits, reads } = Sizes::of(all);
             assert_eq!(fires + leases + work + edits + reads, all);

@@ -61,7 +61,7 @@ pub struct Parts {
     pub requests: TaskTracker,
     /// The edits of a workflow by the callers of one team, which begin one after another.
     pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
-    /// The edits of a team, which use half of the connections for edits at most.
+    /// The edits of a team, which leave a quarter of the connections for edits to the other teams.
     pub(crate) edits_of_team: Lines<i64>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
@@ -93,7 +93,7 @@ impl App {
             metrics: Metrics::default(),
             requests: TaskTracker::default(),
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
-            edits_of_team: Lines::new(share(&pools.edits, 2), usize::MAX),
+            edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
             lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
             config,
             ledger_kept,
@@ -132,4 +132,10 @@ impl App {
 fn share(pool: &PgPool, parts: u32) -> usize {
     let share = (pool.raw_pool().options().get_max_connections() / parts).max(1);
     usize::try_from(share).unwrap_or(usize::MAX)
+}
+
+/// How many connections of a pool one team may use, if it leaves one in `parts` to the other teams.
+fn all_but_share(pool: &PgPool, parts: u32) -> usize {
+    let all = usize::try_from(pool.raw_pool().options().get_max_connections()).unwrap_or(usize::MAX);
+    all.saturating_sub(share(pool, parts)).max(1)
 }

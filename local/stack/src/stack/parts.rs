@@ -93,7 +93,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         bind_addr: listener.local_addr()?,
         env: parse_environment()?,
         schedules: None,
-        db_max_connections: 32,
+        db_max_connections: 40,
         // A test may keep a row locked for longer than a second.
         edit_lock_timeout_ms: 5_000,
         // Actions may call servers on this machine.
