@@ -338,19 +338,22 @@ async fn lease_due(
     let rows = sqlx::query!(
         r#"
         -- claim: MATERIALIZED, because the planner may run an inlined LIMIT .. SKIP LOCKED once per
-        -- row and take more than the limit. If the ledger is held during a drain, no row is claimed. `(SELECT
-        -- cronbox_now())` is evaluated once per statement, the bare function once per row
-        WITH first AS MATERIALIZED (
+        -- row and take more than the limit. If the ledger is held during a drain, or a newer deployment publishes,
+        -- `permitted` is empty and no row is claimed. Its functions are evaluated once, because each call costs as much as
+        -- the search in the index
+        WITH permitted AS MATERIALIZED (
+            SELECT cronbox_now() AS now
+             WHERE cronbox_hold() IS NULL
+               AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
+        ), first AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications
              WHERE is_repair = $9
-               AND due_at >= CASE WHEN $10 <= (SELECT cronbox_now()) THEN COALESCE($11::timestamptz, '-infinity')
+               AND due_at >= CASE WHEN $10 <= (SELECT now FROM permitted) THEN COALESCE($11::timestamptz, '-infinity')
                                   ELSE '-infinity' END
-               AND due_at <= (SELECT cronbox_now())
-               AND (lease_until IS NULL OR lease_until <= (SELECT cronbox_now()))
+               AND due_at <= (SELECT now FROM permitted)
+               AND (lease_until IS NULL OR lease_until <= (SELECT now FROM permitted))
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
-               AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
-               AND cronbox_hold() IS NULL
              ORDER BY due_at
              LIMIT $13
                FOR UPDATE SKIP LOCKED
@@ -358,13 +361,11 @@ async fn lease_due(
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications
              WHERE is_repair = NOT $9
-               AND due_at >= CASE WHEN $10 <= (SELECT cronbox_now()) THEN COALESCE($12::timestamptz, '-infinity')
+               AND due_at >= CASE WHEN $10 <= (SELECT now FROM permitted) THEN COALESCE($12::timestamptz, '-infinity')
                                   ELSE '-infinity' END
-               AND due_at <= (SELECT cronbox_now())
-               AND (lease_until IS NULL OR lease_until <= (SELECT cronbox_now()))
+               AND due_at <= (SELECT now FROM permitted)
+               AND (lease_until IS NULL OR lease_until <= (SELECT now FROM permitted))
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
-               AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
-               AND cronbox_hold() IS NULL
              ORDER BY due_at
              LIMIT LEAST($14, $3 - (SELECT COUNT(*) FROM first))
                FOR UPDATE SKIP LOCKED
@@ -376,13 +377,13 @@ async fn lease_due(
         UPDATE publications AS p
            SET epoch = p.epoch + 1,
                lease_owner = $1,
-               lease_until = (SELECT cronbox_now()) + make_interval(secs => $2),
+               lease_until = (SELECT now FROM permitted) + make_interval(secs => $2),
                attempt_count = p.attempt_count + 1,
                -- a takeover: the last request of the former owner may have been applied, or may still arrive while its
                -- signature is valid; so this owner calls, and a verify pass checks again after that
                spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
                verify_at = CASE WHEN due.is_takeover
-                                THEN GREATEST(p.verify_at, (SELECT cronbox_now()) + verify_wait(p.workflow_id))
+                                THEN GREATEST(p.verify_at, (SELECT now FROM permitted) + verify_wait(p.workflow_id))
                                 ELSE p.verify_at END
           FROM due
          WHERE p.workflow_id = due.workflow_id
@@ -394,7 +395,7 @@ async fn lease_due(
                   p.spec_hash,
                   p.schedule_name,
                   p.is_repair,
-                  COALESCE(due.verify_at <= (SELECT cronbox_now()) AND NOT due.is_takeover, FALSE) AS "is_verify_due!"
+                  COALESCE(due.verify_at <= (SELECT now FROM permitted) AND NOT due.is_takeover, FALSE) AS "is_verify_due!"
         "#,
         claimant.owner,
         LEASE.as_secs_f64(),
