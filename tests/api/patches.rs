@@ -36,6 +36,21 @@ async fn merge_patch_null_restores_the_default() {
     s.end().await;
 }
 
+/// The answer is read before the commit, in the transaction of the edit.
+#[tokio::test]
+async fn answers_to_edits_show_what_is_saved() {
+    let s = Story::today().await;
+    let path = format!("/api/v1/workflows/{}", s.create("0 9 * * *", "Europe/Paris").await);
+    for patch in [json!({"cron_schedule": "5 9 * * *"}), json!({"description": "x"}), json!({"timezone": "Asia/Tokyo"})]
+    {
+        let answer = s.editor().patch(&path, &patch).await.expect(200).json;
+        assert_eq!(answer, s.editor().get(&path).await.expect(200).json, "{patch}");
+    }
+    let paused = s.editor().post_empty(&format!("{path}:pause")).await.expect(200).json;
+    assert_eq!(paused, s.editor().get(&path).await.expect(200).json);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn edits_of_stale_versions_are_refused() {
     let s = Story::today().await;

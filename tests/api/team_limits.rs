@@ -1,5 +1,7 @@
 //! Limits of a team: over each, a request is refused with the limit's name; other teams do not notice.
 
+use std::collections::BTreeSet;
+
 use db::Transaction;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -174,6 +176,32 @@ async fn members_read_limits_that_admins_set() {
     tests::send_request(missing).await.refused(404, "not_found", None);
     let audited = s.table("SELECT verb || ' ' || after FROM audit_log WHERE subject LIKE 'team:%' AND verb = 'limits'");
     assert_eq!(audited.await, r#"limits {"running_runs": 5, "lists_in_flight": 3}"#);
+    s.end().await;
+}
+
+/// What a trigger counts for each edit is what the workflows add up to.
+#[tokio::test]
+async fn usage_follows_each_edit() {
+    let s = Story::today().await;
+    let edited = s.create("0 9 * * *", "UTC").await;
+    s.create("5,35 9 * * *", "UTC").await;
+    let counted = "SELECT workflows || ' ' || fires_per_hour || ' ' || input_bytes FROM team_usage";
+    let added_up = "SELECT count(*) || ' ' || sum(fires_per_hour) || ' ' || sum(input_bytes) FROM workflows WHERE state <> 'archived'";
+    let mut states = BTreeSet::from([s.table(counted).await]);
+    for edit in [
+        json!({"cron_schedule": "*/10 * * * *"}),
+        json!({"starting_inputs": {"amount": 1_000}}),
+        json!({"action": {"type": "log", "message": "more than before"}}),
+        json!({"cron_schedule": "0 0 1 1 *"}),
+    ] {
+        s.edit(edited, edit).await;
+        assert_eq!(s.table(counted).await, s.table(added_up).await);
+        assert!(states.insert(s.table(counted).await), "the edit changed the usage");
+    }
+    s.edit(edited, json!({"description": "x"})).await;
+    assert!(!states.insert(s.table(counted).await), "this one did not");
+    s.archive(edited).await;
+    assert_eq!(s.table(counted).await, s.table(added_up).await);
     s.end().await;
 }
 
