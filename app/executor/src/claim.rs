@@ -192,12 +192,12 @@ pub async fn claim_due_runs(
                      UNION
                     SELECT unnest($7::bigint[])) AS busy
         ), shares AS MATERIALIZED (
-            -- what a team may still start: of its share of this instance, of the slots that are not kept for teams below
-            -- their fair share, so that the backlog of a team that can get none is not read, and of its limit over all
-            -- instances. As many running runs are counted as the limit permits, and once; a lost run does not count
+            -- what a team may still start: of its share of this instance, of the slots that are not kept for others, so
+            -- that the backlog of a team that can get none is not read, and of its limit over all instances. As many running runs are counted as the limit permits, and once; a lost run does not count
             SELECT t.team_id, COALESCE(u.slots, 0) AS used,
                    LEAST($6 - COALESCE(u.slots, 0),
-                         GREATEST(fairness.fair_share - COALESCE(u.slots, 0), GREATEST(1, $9 / 100) - COALESCE(u.slots, 0), 0)
+                         GREATEST(LEAST(fairness.fair_share - COALESCE(u.slots, 0), $12 - $9 / 20),
+                                  GREATEST(1, $9 / 100) - COALESCE(u.slots, 0), 0)
                          + GREATEST($12 - $9 / 5, 0),
                          CASE WHEN COALESCE(l.running_runs, $13) > 0 THEN
                               COALESCE(l.running_runs, $13)
