@@ -5,6 +5,7 @@
 //! | a workflow | `idx_runs_workflow_id`, and `idx_runs_automatic` of those that have not ended |
 //! | a team | `idx_runs_team`, and `idx_runs_live_team` of those that have not ended |
 //! | a team's runs that failed, timed out or were abandoned | `idx_runs_team_failed` |
+//! | a team's runs that no fire accepted | `idx_runs_team_trigger` |
 //! | all | the primary key |
 //!
 //! A scope is a comparison of rows with both of its columns, in the order of both. If it were `team_id = $1`, Postgres
@@ -57,6 +58,8 @@ enum Scope {
     Team(i64),
     /// Those in this state, one of failures.
     FailedOfTeam(i64, RunState),
+    /// Those with this trigger, which is not `schedule`.
+    TriggeredOfTeam(i64, Trigger),
     All,
 }
 
@@ -103,13 +106,15 @@ async fn list_within(
 
 impl Filter {
     fn scope(&self) -> Scope {
-        match (self.workflow_id, self.team_id, self.state) {
-            (Some(workflow), ..) => Scope::Workflow(workflow),
-            (None, Some(team), Some(state @ (RunState::Failed | RunState::TimedOut | RunState::Abandoned))) => {
+        let (None, Some(team)) = (self.workflow_id, self.team_id) else {
+            return self.workflow_id.map_or(Scope::All, Scope::Workflow);
+        };
+        match (self.state, self.trigger) {
+            (Some(state @ (RunState::Failed | RunState::TimedOut | RunState::Abandoned)), _) => {
                 Scope::FailedOfTeam(team, state)
             }
-            (None, Some(team), _) => Scope::Team(team),
-            (None, None, _) => Scope::All,
+            (_, Some(trigger)) if trigger != Trigger::Schedule => Scope::TriggeredOfTeam(team, trigger),
+            _ => Scope::Team(team),
         }
     }
 
@@ -218,6 +223,21 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
             .fetch_all(db)
             .await
         }
+        Scope::TriggeredOfTeam(team, trigger) => {
+            select_runs!(
+                "-- list the runs of a team with a trigger by key\n",
+                "SELECT * FROM runs WHERE id >= $1 AND id < $2 AND trigger <> 'schedule'
+                AND (team_id, trigger, id) >= ($6, $7::text, $1) AND (team_id, trigger, id) < ($6, $7::text, $2)
+              ORDER BY team_id DESC, trigger DESC, id DESC",
+                "r.team_id DESC, r.trigger DESC, r.id DESC",
+                bounds,
+                filter,
+                team,
+                trigger as Trigger
+            )
+            .fetch_all(db)
+            .await
+        }
         Scope::All => {
             select_runs!(
                 "-- list all runs by key\n",
@@ -285,6 +305,19 @@ async fn end_of_scan(db: &mut PgConnection, scope: Scope, bounds: Bounds) -> sql
                 bounds,
                 team,
                 state as RunState
+            )
+            .fetch_optional(db)
+            .await
+        }
+        Scope::TriggeredOfTeam(team, trigger) => {
+            select_end!(
+                "-- the last run of a team with a trigger that the list read\n",
+                "runs WHERE id >= $1 AND id < $2 AND trigger <> 'schedule'
+                    AND (team_id, trigger, id) >= ($3, $4::text, $1) AND (team_id, trigger, id) < ($3, $4::text, $2)
+                  ORDER BY team_id DESC, trigger DESC, id DESC",
+                bounds,
+                team,
+                trigger as Trigger
             )
             .fetch_optional(db)
             .await
