@@ -18,6 +18,8 @@ const GROUP: &str = "cronbox-bench";
 pub(crate) const ENVIRONMENT: &str = "bench";
 /// The publisher's own rate limit, so high that only latency and quota limit the drain.
 const UNLIMITED_TPS: &str = "1000000";
+/// Workflows that a statement adds at most, so that it ends within the statement timeout.
+const IN_A_STATEMENT: i64 = 50_000;
 
 /// The processes and the database of a drain.
 pub(crate) struct Backlog {
@@ -87,6 +89,17 @@ impl Backlog {
 
     /// Adds `rows` edits of `workflows` new workflows, interleaved, in the form that the app writes.
     pub(crate) async fn fill(&self, rows: i64, workflows: i64) {
+        let mut missing = workflows;
+        while missing > 0 {
+            let added = missing.min(IN_A_STATEMENT);
+            self.fill_team(rows / workflows, added).await;
+            missing -= added;
+        }
+        sqlx::raw_sql("ANALYZE outbox_events, publications, workflows").execute(&self.pool).await.unwrap();
+    }
+
+    /// Adds a team with this many workflows, and as many edits of each.
+    async fn fill_team(&self, edits_of_each: i64, workflows: i64) {
         let sql = format!(
             "WITH team AS (
                  INSERT INTO teams (name, signing_secret, created_on)
@@ -102,10 +115,9 @@ impl Backlog {
              )
              INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
              SELECT id, 'upsert', '{{\"revision\":1}}', cronbox_now()
-               FROM generate_series(1, {rows} / {workflows}) AS nth, made ORDER BY nth, id"
+               FROM generate_series(1, {edits_of_each}) AS nth, made ORDER BY nth, id"
         );
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
-        sqlx::raw_sql("ANALYZE outbox_events, publications, workflows").execute(&self.pool).await.unwrap();
     }
 
     /// Adds `times` more rows of every workflow. Each requests the schedule that already exists.
