@@ -193,7 +193,8 @@ pub async fn claim_due_runs(
                     SELECT unnest($7::bigint[])) AS busy
         ), shares AS MATERIALIZED (
             -- what a team may still start: of its share of this instance, of the slots that are not kept for others, so
-            -- that the backlog of a team that can get none is not read, and of its limit over all instances. As many running runs are counted as the limit permits, and once; a lost run does not count
+            -- that the backlog of a team that can get none is not read, and of its limit over all instances. As many
+            -- running runs are counted as the limit permits, and once; a lost run does not count
             SELECT t.team_id, COALESCE(u.slots, 0) AS used,
                    LEAST($6 - COALESCE(u.slots, 0),
                          GREATEST(LEAST(fairness.fair_share - COALESCE(u.slots, 0), $12 - $9 / 20),

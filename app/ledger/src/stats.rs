@@ -88,16 +88,24 @@ async fn live(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Live> {
     }
 }
 
+/// A team's workflows are searched among the first 1,000 of each shard, because the table has no order by team. If none of
+/// them is the team's, the answer is the time of the last that was read: no time of the team before it is undecided.
 async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<DateTime<Utc>>> {
     sqlx::query_scalar!(
         r#"
-        -- the earliest time that the watchdog still has to decide
+        -- the earliest time until now that the watchdog still has to decide
         SELECT LEAST(
-                   (SELECT min(l.watch_at)
-                      FROM ledger l JOIN workflows w ON w.id = l.workflow_id
-                     WHERE l.watch_at IS NOT NULL
-                       AND ($1::bigint IS NULL OR w.team_id = $1)
-                       AND ($2::bigint IS NULL OR w.id = $2)),
+                   (SELECT min(of_shard.watch_at)
+                      FROM watchdog_shards s
+                     CROSS JOIN LATERAL (
+                        SELECT COALESCE(min(e.watch_at) FILTER (WHERE $1::bigint IS NULL
+                                            OR (SELECT w.team_id FROM workflows w WHERE w.id = e.workflow_id) = $1),
+                                        CASE WHEN count(*) = 1000 THEN max(e.watch_at) END) AS watch_at
+                          FROM (SELECT l.watch_at, l.workflow_id
+                                  FROM ledger l
+                                 WHERE l.shard = s.shard AND l.watch_at <= $3 AND ($2::bigint IS NULL OR l.workflow_id = $2)
+                                 ORDER BY l.watch_at
+                                 LIMIT CASE WHEN $1::bigint IS NULL THEN 1 ELSE 1000 END) AS e) AS of_shard),
                    -- no due time of a follower after the end of its shard is older than this
                    (SELECT min(s.decided_through)
                       FROM watchdog_shards s
@@ -109,6 +117,7 @@ async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<Da
         "#,
         scope.team_id,
         scope.workflow_id,
+        scope.to,
     )
     .fetch_one(db)
     .await

@@ -169,3 +169,103 @@ async fn a_claim_counts_up_to_the_limit() {
     assert!(read < 100, "{read} of 10,000 runs");
     s.end_early().await;
 }
+
+const WORKFLOWS: &str = "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on)
+    SELECT $1, 'w' || nth, '{}', '0 0 1 1 *', 1, $2, $2 FROM generate_series(1, $3) AS nth";
+
+/// A team at its equal share finds only the slots free that are kept for teams with hardly any.
+#[tokio::test]
+async fn a_claim_passes_over_a_team_without_slots() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    sqlx::query(BACKLOG).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    let mut one = pool.acquire().await.unwrap();
+    let slots = executor::claim::Slots {
+        total: 100,
+        of_a_team: 75,
+        used: vec![(s.keys.team_id, 48), (s.keys.team_id + 1, 48)],
+        ..executor::claim::Slots::all_free(4)
+    };
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(one);
+    assert_eq!(claimed.len(), 0, "the last twentieth of the slots is for other teams");
+    let read = read_of(&pool, "runs").await - before;
+    assert!(read < 20, "{read} of 5,000 runs");
+    s.end_early().await;
+}
+
+/// A team's statistics ask how far the watchdog is behind, which does not depend on workflows that are due later.
+#[tokio::test]
+async fn statistics_read_no_workflow_that_is_not_due() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    sqlx::query(WORKFLOWS).bind(s.keys.team_id).bind(s.clock.now()).bind(5000).execute(&s.pool).await.unwrap();
+    sqlx::query(
+        "INSERT INTO ledger (workflow_id, cursor, watch_at)
+         SELECT id, $1, $1::timestamptz + INTERVAL '1 day' FROM workflows
+         ON CONFLICT (workflow_id) DO UPDATE SET watch_at = excluded.watch_at, cron = NULL",
+    )
+    .bind(s.clock.now())
+    .execute(&s.pool)
+    .await
+    .unwrap();
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "ledger").await + read_of(&pool, "workflows").await;
+    let mut one = pool.acquire().await.unwrap();
+    let scope = ledger::stats::Scope::of_last(chrono::TimeDelta::hours(1), s.clock.now());
+    let stats = ledger::stats::read_stats(&mut one, ledger::stats::Scope { team_id: Some(s.keys.team_id), ..scope })
+        .await
+        .unwrap();
+    drop(one);
+    assert_eq!(stats.lag_s(s.clock.now()), 0);
+    let read = read_of(&pool, "ledger").await + read_of(&pool, "workflows").await - before;
+    assert!(read < 100, "{read} of 5,000 workflows");
+    s.end_early().await;
+}
+
+/// 1,200 workflows of another team in each shard are behind for longer than the team's only one.
+#[tokio::test]
+async fn the_lag_of_a_team_is_bounded_by_others() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let now = s.clock.now();
+    let own = hourly(&s, json!({})).await;
+    let other: i64 = sqlx::query_scalar(
+        "INSERT INTO teams (name, signing_secret, created_on) VALUES ('other', 's', cronbox_now()) RETURNING id",
+    )
+    .fetch_one(&s.pool)
+    .await
+    .unwrap();
+    sqlx::query(WORKFLOWS).bind(other).bind(now).bind(9600).execute(&s.pool).await.unwrap();
+    sqlx::query(
+        "INSERT INTO ledger (workflow_id, cursor, watch_at)
+         SELECT id, $1, $1::timestamptz - CASE id WHEN $2 THEN INTERVAL '1 hour' ELSE INTERVAL '2 hours' END FROM workflows
+         ON CONFLICT (workflow_id) DO UPDATE SET watch_at = excluded.watch_at, cron = NULL",
+    )
+    .bind(now)
+    .bind(own.0)
+    .execute(&s.pool)
+    .await
+    .unwrap();
+    let mut db = s.pool.acquire().await.unwrap();
+    let scope = ledger::stats::Scope::of_last(chrono::TimeDelta::hours(1), now);
+    let of_team = ledger::stats::Scope { team_id: Some(s.keys.team_id), ..scope };
+    assert_eq!(
+        ledger::stats::read_stats(&mut db, of_team).await.unwrap().watch_at,
+        Some(now - chrono::TimeDelta::hours(2))
+    );
+    sqlx::query("UPDATE ledger SET watch_at = NULL WHERE workflow_id <> $1 AND workflow_id % 10 > 0")
+        .bind(own.0)
+        .execute(&s.pool)
+        .await
+        .unwrap();
+    assert_eq!(
+        ledger::stats::read_stats(&mut db, of_team).await.unwrap().watch_at,
+        Some(now - chrono::TimeDelta::hours(1))
+    );
+    drop(db);
+    s.end_early().await;
+}

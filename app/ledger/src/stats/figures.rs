@@ -77,7 +77,8 @@ pub struct Stats {
     pub live: i64,
     /// The scheduled time of the oldest occurrence whose run has not ended.
     pub oldest_unresolved: Option<DateTime<Utc>>,
-    /// The earliest time that the watchdog still has to decide; normally it is in the future.
+    /// The earliest time that the watchdog still has to decide. `None` or the end of the watchdog's last pass, if it is not
+    /// behind.
     pub watch_at: Option<DateTime<Utc>>,
 }
 
