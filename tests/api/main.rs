@@ -4,6 +4,7 @@
 
 mod auth_matrix;
 mod cronbox;
+mod cursors;
 mod drift;
 mod errors;
 mod key_revocation;

@@ -291,6 +291,7 @@ async fn accept_ledger(
     until: DateTime<Utc>,
     keep: Keep,
 ) -> anyhow::Result<()> {
+    let until = field::check_instant("until", until).map_err(|error| anyhow::anyhow!("--until: {}", error.detail))?;
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let environment = acceptance::resolve_environment(&pool, named).await?;

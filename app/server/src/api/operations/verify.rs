@@ -128,9 +128,7 @@ fn refused(unfit: Unfit) -> FieldError {
             let detail = format!("from must be {} or later: older occurrences may be removed", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
-        Unfit::ForeignCursor => {
-            FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")
-        }
+        Unfit::ForeignCursor => page::foreign_cursor(),
     }
 }
 
