@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 15] = [
+static HOUSES: [House; 16] = [
     House {
         name: "old_names",
         src: "old_names/src",
@@ -51,6 +51,11 @@ static HOUSES: [House; 15] = [
             ("statements", "claim hand_over next_try"),
             ("actions", "actions"),
         ],
+    },
+    House {
+        name: "egress",
+        src: "app/egress/src",
+        rooms: &[("crate", "lib"), ("client", "client"), ("parts of a request", "address departure")],
     },
     House {
         name: "ledger",
