@@ -55,7 +55,12 @@ static HOUSES: [House; 16] = [
     House {
         name: "egress",
         src: "app/egress/src",
-        rooms: &[("crate", "lib"), ("client", "client"), ("parts of a request", "address departure")],
+        rooms: &[
+            ("crate", "lib"),
+            ("client", "client"),
+            ("policy", "allowed"),
+            ("parts", "address departure special_purpose"),
+        ],
     },
     House {
         name: "ledger",

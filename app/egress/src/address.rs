@@ -1,165 +1,81 @@
-//! Step 7 of 7: which addresses an http action may reach.
-//!
-//! The URL of a tenant must not open the private network of the app. The client resolves a name once, refuses it if
-//! *any* of its addresses is not public, and connects to the addresses that it checked.
+//! Step 7 of 7: which addresses are public: what IANA's special-purpose registries leave, less what clouds reserve.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use url::{Host, Url};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// How long a name may take to be resolved when a workflow is saved.
-const PATIENCE_AT_SAVE: Duration = Duration::from_secs(2);
+use crate::special_purpose;
 
-/// Which addresses http actions may reach, and how names are resolved.
-#[derive(Clone, Default)]
-pub struct Allowed {
-    networks: Arc<Vec<IpNet>>,
-    names: Names,
-}
+/// Addresses that no special-purpose registry lists, and that lead inside nevertheless.
+const ADDITIONS: [Ipv4Net; 2] = [
+    // Multicast, which has a registry of its own.
+    Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4),
+    // Azure's WireServer: metadata, certificates and DNS for the machine that asks.
+    Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
+];
 
-/// Returns the addresses of a name.
-pub type Answers = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
+/// Only these IPv6 addresses are routed on the internet: global unicast, and IPv4 addresses behind a NAT64.
+const GLOBAL_V6: [Ipv6Net; 2] =
+    [Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3), Ipv6Net::new_assert(NAT64, 96)];
 
-/// Where a name's addresses come from.
-#[derive(Clone, Default)]
-pub enum Names {
-    /// The machine's resolver.
-    #[default]
-    System,
-    /// A given function, for example a test's that simulates a malicious name server.
-    Given(Arc<Answers>),
-}
+const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// The error that a workflow's owner reads when a URL leads to an address that is not public.
-#[derive(Debug, thiserror::Error)]
-#[error("{host} is not a public address; an operator can allow its network")]
-pub struct NotPublic {
-    /// The host as the URL has it.
-    pub host: String,
-}
-
-impl Allowed {
-    /// Allows these networks besides all public ones.
-    #[must_use]
-    pub fn new(networks: Vec<IpNet>) -> Self {
-        Self { networks: Arc::new(networks), names: Names::System }
-    }
-
-    /// Replaces the resolver.
-    #[must_use]
-    pub fn with_names(self, names: Names) -> Self {
-        Self { names, ..self }
-    }
-
-    /// Whether a connection to `address` may be made.
-    #[must_use]
-    pub fn permits_address(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        is_public(address) || self.networks.iter().any(|network| network.contains(&address))
-    }
-
-    /// Checks a literal address, which never reaches the resolver.
-    ///
-    /// # Errors
-    /// Fails if the address may not be reached.
-    pub fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
-        match url.host() {
-            Some(Host::Ipv4(v4)) => self.check_addresses(&v4.to_string(), &[v4.into()]),
-            Some(Host::Ipv6(v6)) => self.check_addresses(&v6.to_string(), &[v6.into()]),
-            Some(Host::Domain(_)) | None => Ok(()),
-        }
-    }
-
-    /// Checks a URL when a workflow is saved. A name that cannot be resolved yet is checked when the action is sent.
-    ///
-    /// # Errors
-    /// Fails if the address may not be reached.
-    pub async fn check_now(&self, url: &Url) -> Result<(), NotPublic> {
-        self.check_literal(url)?;
-        let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
-        match tokio::time::timeout(PATIENCE_AT_SAVE, self.names.addresses(host)).await {
-            Ok(Ok(found)) => self.check_addresses(host, &found),
-            Ok(Err(_)) | Err(_) => Ok(()),
-        }
-    }
-
-    /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
-    fn check_addresses(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
-        match found.iter().all(|address| self.permits_address(*address)) {
-            true => Ok(()),
-            false => Err(NotPublic { host: host.to_owned() }),
+/// Whether a connection to `address` may be made, if an operator allows `networks` besides all public ones.
+///
+/// An IPv6 address that contains an IPv4 address is permitted only if both are.
+pub(crate) fn is_permitted(address: IpAddr, networks: &[IpNet]) -> bool {
+    let is_allowed = |address: IpAddr| networks.iter().any(|network| network.contains(&address));
+    match address.to_canonical() {
+        IpAddr::V4(v4) => is_public_v4(v4) || is_allowed(v4.into()),
+        IpAddr::V6(v6) => {
+            (is_public_v6(v6) || is_allowed(v6.into()))
+                && carried_v4(v6).into_iter().flatten().all(|v4| is_permitted(v4.into(), networks))
         }
     }
 }
 
-/// Each connection resolves its name here once, and uses the addresses that were checked here.
-impl Resolve for Allowed {
-    fn resolve(&self, name: Name) -> Resolving {
-        let allowed = self.clone();
-        Box::pin(async move {
-            let found = allowed.names.addresses(name.as_str()).await?;
-            allowed.check_addresses(name.as_str(), &found)?;
-            Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
-        })
-    }
-}
-
-impl Names {
-    async fn addresses(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
-        match self {
-            // RFC 6761: `localhost` must not be sent to a name server.
-            _ if is_this_machine(host) => Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
-            Names::System => Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()),
-            Names::Given(answer) => Ok(answer(host)),
-        }
-    }
-}
-
-fn is_this_machine(host: &str) -> bool {
-    let host = host.trim_end_matches('.');
-    host.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
-}
-
-/// Global unicast, by the IANA special-purpose registries. An address in doubt is not public.
-fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => is_public_v4(v4),
-        IpAddr::V6(v6) => is_public_v6(v6),
-    }
-}
-
+/// A block of the registry counts although a smaller one in it is public: those are anycast addresses of network
+/// equipment, such as 192.0.0.9.
 fn is_public_v4(v4: Ipv4Addr) -> bool {
-    let [a, b, c, _] = v4.octets();
-    !(a == 0
-        || v4.is_loopback()
-        || v4.is_private()
-        || v4.is_link_local()
-        || v4.is_documentation()
-        || v4.is_multicast()
-        || (a == 100 && (64..128).contains(&b)) // carrier-grade NAT, RFC 6598
-        || (a == 192 && b == 0 && c == 0) // IETF protocol assignments, RFC 6890
-        || (a == 192 && b == 88 && c == 99) // 6to4 relays, RFC 7526
-        || (a == 198 && (18..20).contains(&b)) // benchmarks, RFC 2544
-        || a >= 240) // reserved and broadcast, RFC 1112
+    !special_purpose::V4.iter().chain(&ADDITIONS).any(|block| block.contains(&v4))
 }
 
 fn is_public_v6(v6: Ipv6Addr) -> bool {
-    let segments = v6.segments();
-    // Only 2000::/3 is global unicast. Some ranges in it are reserved or contain an IPv4 address, which may be private.
-    (segments[0] & 0xe000) == 0x2000
-        && !(segments[0] == 0x2001 && segments[1] < 0x0200) // Teredo, ORCHID and other protocol assignments
-        && !(segments[0] == 0x2001 && segments[1] == 0x0db8) // documentation
-        && segments[0] != 0x2002 // 6to4 carries a v4 address
-        && !(segments[0] == 0x3fff && segments[1] < 0x1000) // documentation, RFC 9637
+    GLOBAL_V6.iter().any(|block| block.contains(&v6)) && !special_purpose::V6.iter().any(|block| block.contains(&v6))
+}
+
+/// The IPv4 addresses that an IPv6 address contains, to which a relay or translator would pass a connection on.
+fn carried_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
+    let [_, _, _, _, _, _, g, h] = v6.segments();
+    let bytes = v6.octets();
+    match v6.segments() {
+        // IPv4-compatible, RFC 4291; `::` and `::1` are no such address.
+        [0, 0, 0, 0, 0, 0, _, _] if g > 0 => [Some(v4(g, h)), None],
+        // NAT64, RFC 6052.
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] => [Some(v4(g, h)), None],
+        // NAT64 of one network, RFC 8215: as /48, which leaves out the bits 64 to 71, or as /96.
+        [0x64, 0xff9b, 1, _, _, _, 0, 0] => [Some(Ipv4Addr::new(bytes[6], bytes[7], bytes[9], bytes[10])), None],
+        [0x64, 0xff9b, 1, ..] => [Some(v4(g, h)), None],
+        // Teredo, RFC 4380: the server, and the client with all bits inverted.
+        [0x2001, 0, c, d, ..] => [Some(v4(c, d)), Some(v4(!g, !h))],
+        // 6to4, RFC 3056.
+        [0x2002, b, c, ..] => [Some(v4(b, c)), None],
+        _ => [None, None],
+    }
+}
+
+fn v4(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn permits(address: &str, networks: &[&str]) -> bool {
+        let networks: Vec<IpNet> = networks.iter().map(|network| network.parse().unwrap()).collect();
+        is_permitted(address.parse().unwrap(), &networks)
+    }
 
     #[test]
     fn nothing_inside_is_public() {
@@ -169,9 +85,11 @@ mod tests {
             "100.64.0.1",
             "127.0.0.1",
             "127.8.8.8",
+            "168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "192.0.0.8",
+            "192.0.0.9",
             "192.0.2.1",
             "192.168.1.1",
             "198.18.0.1",
@@ -184,26 +102,55 @@ mod tests {
             "::ffff:127.0.0.1",
             "64:ff9b::7f00:1",
             "100::1",
+            "64:ff9b::a83f:8110",
+            "64:ff9b:1::808:808",
             "2001::1",
+            "2001:1::1",
+            "2001:0:808:808:0:0:f7f7:f7f7",
             "2001:db8::1",
             "2002:7f00:1::",
+            "2002:808:808::1",
+            "3fff:fff::1",
+            "5f00::1",
             "fc00::1",
             "fd00:ec2::254",
             "fe80::1",
+            "fec0::1",
             "ff02::1",
         ];
-        let allowed = Allowed::default();
         for address in inside {
-            assert!(!allowed.permits_address(address.parse().unwrap()), "{address} must be refused");
+            assert!(!permits(address, &[]), "{address} must be refused");
         }
     }
 
     #[test]
     fn public_and_allowed_addresses_are_permitted() {
-        let allowed = Allowed::new(vec!["127.0.0.0/8".parse().unwrap()]);
-        for address in ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "127.0.0.1", "::ffff:127.0.0.1"] {
-            assert!(allowed.permits_address(address.parse().unwrap()), "{address} must be permitted");
+        let loopback = ["127.0.0.0/8"];
+        let public = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "3fff:1000::1", "64:ff9b::808:808"];
+        for address in public.into_iter().chain(["127.0.0.1", "::ffff:127.0.0.1"]) {
+            assert!(permits(address, &loopback), "{address} must be permitted");
         }
-        assert!(!allowed.permits_address("10.0.0.1".parse().unwrap()));
+        assert!(!permits("10.0.0.1", &loopback));
+    }
+
+    /// Who allows a network of relays or translators does not allow what is behind them.
+    #[test]
+    fn carried_addresses_are_judged_too() {
+        let relays = ["2002::/16", "2001::/32", "64:ff9b:1::/48", "::/96"];
+        let inside = [
+            "2002:7f00:1::",
+            "2001:0:808:808::80ff:fffe",
+            "2001:0:7f00:1::f7f7:f7f7",
+            "64:ff9b:1::7f00:1",
+            "64:ff9b:1:7f00:0:100::",
+            "::127.0.0.1",
+        ];
+        for address in inside {
+            assert!(!permits(address, &relays), "{address} must be refused");
+        }
+        for address in ["2002:808:808::", "2001:0:808:808::f7f7:f7f7", "::8.8.8.8", "::1", "64:ff9b:1:808:8:800::"] {
+            assert!(permits(address, &relays), "{address} must be permitted");
+        }
+        assert!(permits("64:ff9b::7f00:1", &["127.0.0.0/8"]));
     }
 }

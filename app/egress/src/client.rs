@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use reqwest::{Method, RequestBuilder, redirect};
 use url::Url;
 
-use crate::address::Allowed;
+use crate::allowed::Allowed;
 
 /// How long a client may take to connect. The complete request has the workflow's timeout.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,9 +3,11 @@
 //! This crate decides which addresses may be reached, and connects only to addresses that it has checked. It imports no
 //! crate of ours, so that each crate of the app may use it. It must not depend on sqlx, axum or an AWS client.
 
-pub mod address;
+mod address;
+pub mod allowed;
 mod client;
 mod departure;
+mod special_purpose;
 
 pub use client::{CONNECT_TIMEOUT, Client};
 pub use departure::{Departing, Departure};

@@ -7,7 +7,7 @@ use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use egress::Client;
-use egress::address::Allowed;
+use egress::allowed::Allowed;
 use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use egress::Client;
-use egress::address::Allowed;
+use egress::allowed::Allowed;
 use executor::{Executor, Step};
 use serde_json::json;
 use tests::{LossyWay, PATIENCE, Story, Way};

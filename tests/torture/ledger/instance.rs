@@ -13,7 +13,7 @@ use axum::http::{Method, Request};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser;
 use egress::Client;
-use egress::address::Allowed;
+use egress::allowed::Allowed;
 use executor::Executor;
 use local::postgres::Login;
 use schedule::Clock;

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use egress::address::NotPublic;
+use egress::allowed::NotPublic;
 use egress::{CONNECT_TIMEOUT, Departing};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};

@@ -9,7 +9,7 @@ mod rebinding;
 mod send;
 pub mod signature;
 
-use egress::address::Allowed;
+use egress::allowed::Allowed;
 use serde_json::Value;
 use url::Url;
 use workflows::definition::action::Action;

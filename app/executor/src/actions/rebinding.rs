@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
-use egress::address::{Allowed, Names};
+use egress::allowed::{Allowed, Names};
 use egress::{Client, Departure};
 use schedule::WorkflowId;
 use serde_json::json;
