@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 15] = [
+static HOUSES: [House; 16] = [
     House {
         name: "old_names",
         src: "old_names/src",
@@ -50,6 +50,16 @@ static HOUSES: [House; 15] = [
             ("parts of an executor", "attempts_in_flight auto_pause call ends settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
             ("actions", "actions"),
+        ],
+    },
+    House {
+        name: "egress",
+        src: "app/egress/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("client", "client"),
+            ("policy", "allowed"),
+            ("parts", "address departure special_purpose"),
         ],
     },
     House {

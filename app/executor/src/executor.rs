@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use db::PgPool;
+use egress::Client;
 use ledger::runs::OfferedSlots;
 use schedule::Clock;
 use uuid::Uuid;
@@ -13,7 +14,6 @@ use workflows::notify::Notifier;
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
 use super::ends::EndBatches;
 use super::{Settings, Wake};
-use crate::actions::Client;
 use crate::claim::{self, Claimed, Lease, Slots};
 
 /// How long the executor waits for fires that are being decided.

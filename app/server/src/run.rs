@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use egress::Client;
 use executor::Shutdown;
-use executor::actions::Client;
 use ledger::identity;
 use schedule::Clock;
 use tokio::net::TcpListener;

@@ -62,13 +62,15 @@ impl Departure {
 ///
 /// hyper reads the body of an HTTP/1 request after the connection (with TLS) is established, and before it writes the
 /// head.
-pub(super) struct Departing {
+pub struct Departing {
     bytes: Option<Bytes>,
     departure: Departure,
 }
 
 impl Departing {
-    pub(super) fn new(bytes: impl Into<Bytes>, departure: &Departure) -> Self {
+    /// A body of these bytes.
+    #[must_use]
+    pub fn new(bytes: impl Into<Bytes>, departure: &Departure) -> Self {
         Self { bytes: Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()), departure: departure.clone() }
     }
 }
