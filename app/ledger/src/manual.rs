@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 use workflows::Workflow;
 use workflows::audit::{self, Edit, Entry};
+use workflows::definition::redaction;
 use workflows::reasons::ReasonCode;
 
 use crate::admission::verdict;
@@ -65,7 +66,9 @@ pub async fn fire_now(
         inputs: inputs.map(Value::Object),
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Manual, edit.now)
     };
-    admit(tx, workflow, &run, default, &Request { verb: "fire", after: json!({"inputs": run.inputs}), edit }).await
+    let mut after = json!({"inputs": run.inputs});
+    redaction::redact_marked(&mut after["inputs"]);
+    admit(tx, workflow, &run, default, &Request { verb: "fire", after, edit }).await
 }
 
 /// Repeats a run that has ended, with its inputs; the caller has locked its workflow, which is not archived.

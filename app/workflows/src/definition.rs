@@ -5,4 +5,5 @@ pub mod body;
 pub mod field;
 pub mod patch;
 pub mod policies;
+pub mod redaction;
 pub mod spec;

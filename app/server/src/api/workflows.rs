@@ -22,7 +22,7 @@ use workflows::definition::spec::Bounds;
 use workflows::keyset::KeysetPage;
 use workflows::{Filter, ListedWorkflow, SyncStatus};
 
-use super::request::auth::{Admin, Caller, Editor, Viewer};
+use super::request::auth::{Admin, Caller, Editor, Viewer, audience_of};
 use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
@@ -111,7 +111,7 @@ pub(crate) async fn get_workflow(
 ) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pools.reads.acquire().await?;
     let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
+    Ok(WorkflowAnswer(view_workflow(found, audience_of(&caller), app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
@@ -124,8 +124,8 @@ pub(crate) async fn list_workflows(
     Params(params): Params<ListParams>,
 ) -> Result<PageAnswer, Error> {
     let found = read_page(&app, &caller, params, false).await?;
-    let now = app.clock.now();
-    page::answer_page(found, |listed| listed.workflow.id, move |listed| view::view_listed(listed, now)).await
+    let (audience, now) = (audience_of(&caller), app.clock.now());
+    page::answer_page(found, |listed| listed.workflow.id, move |listed| view::view_listed(listed, audience, now)).await
 }
 
 /// Reads the workflows of one page.

@@ -9,8 +9,8 @@ use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres};
 
 use crate::audit::{Edit, Entry};
-use crate::definition::action;
 use crate::definition::body::WorkflowBody;
+use crate::definition::redaction;
 use crate::definition::spec::Spec;
 use crate::outbox::{Event, Op, Payload};
 
@@ -199,14 +199,15 @@ impl Workflow {
         format!("workflow:{}", self.id)
     }
 
-    /// Returns the document for the audit log: everything except header values.
+    /// Returns the document for the audit log: everything except secrets and the paths of URLs.
     pub(super) fn audit_document(&self) -> Value {
         self.redact_body(WorkflowBody::from_spec(&self.spec))
     }
 
     fn redact_body(&self, body: WorkflowBody) -> Value {
-        let action = action::redact_action(&body.action);
+        let action = redaction::audit_action(&body.action);
         let mut document = serde_json::to_value(WorkflowBody { action, ..body }).unwrap_or_default();
+        redaction::redact_marked(&mut document["starting_inputs"]);
         document["team_id"] = json!(self.team_id);
         document["state"] = json!(self.state);
         document["pause_reason"] = json!(self.pause_reason);

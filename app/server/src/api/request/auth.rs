@@ -10,6 +10,7 @@ use access::keys::{Kind, Role};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use db::PgPool;
+use workflows::definition::redaction::Audience;
 
 use super::error::{Error, Limit};
 use crate::App;
@@ -76,6 +77,14 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
             let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs: 60 };
             Err(Error::limited("rate_limited", detail.to_owned(), limit))
         }
+    }
+}
+
+/// Returns how much of a workflow this caller sees.
+pub(crate) fn audience_of(caller: &Caller) -> Audience {
+    match caller.role {
+        Some(Role::Viewer) => Audience::Viewer,
+        Some(Role::Editor) | None => Audience::Editor,
     }
 }
 

@@ -10,6 +10,7 @@ use db::failpoint::pass_point;
 use schedule::WorkflowId;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
+use workflows::definition::redaction::Audience;
 use workflows::definition::spec::{Bounds, Spec};
 use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
@@ -163,9 +164,9 @@ pub(super) async fn read_when_applied(
     Ok(answer(app, read_saved(app, id).await?))
 }
 
-/// Returns the answer to an edit.
+/// Returns the answer to an edit, of which only editors are callers.
 pub(super) fn answer(app: &App, read: Read) -> WorkflowAnswer {
-    WorkflowAnswer(view_workflow(read, app.clock.now()))
+    WorkflowAnswer(view_workflow(read, Audience::Editor, app.clock.now()))
 }
 
 async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
