@@ -28,7 +28,7 @@ static HOUSES: [House; 16] = [
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main team_limits_command"),
+            ("process", "lib main command_line_user team_limits_command"),
             ("run", "run server"),
             ("API", "api"),
             ("handlers", "api/operations api/runs api/workflows"),

@@ -29,6 +29,10 @@ const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing a
 pub struct Caller {
     id: Uuid,
     prefix: String,
+    /// The name of its key.
+    name: String,
+    /// The address of its client.
+    address: Option<IpAddr>,
     /// What its key gives access to.
     pub kind: Kind,
     /// The team that the caller is restricted to; `None` for an admin.
@@ -89,11 +93,32 @@ impl Caller {
     /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
-        Edit { actor: format!("key:{}", self.prefix), now, traceparent: Some(traceparent) }
+        Edit {
+            actor: format!("key:{}", self.prefix),
+            actor_name: Some(self.name.clone()),
+            source_address: self.address,
+            now,
+            traceparent: Some(traceparent),
+        }
+    }
+
+    /// The same caller, with the address of its client for the audit log.
+    #[must_use]
+    pub fn at_address(self, address: IpAddr) -> Self {
+        Self { address: Some(address), ..self }
     }
 
     fn of_key(key: Key, limits: TeamLimits) -> Self {
-        Self { id: key.id, prefix: key.prefix, kind: key.kind, team_id: key.team_id, role: key.role, limits }
+        Self {
+            id: key.id,
+            prefix: key.prefix,
+            name: key.name,
+            address: None,
+            kind: key.kind,
+            team_id: key.team_id,
+            role: key.role,
+            limits,
+        }
     }
 }
 

@@ -134,8 +134,8 @@ pub async fn create_key(tx: &mut PgConnection, holder: Holder, name: &str, edit:
         last_used_on: None,
         revoked_on: None,
     };
-    let after = Some(json!({ "prefix": key.prefix, "kind": kind, "team_id": team_id, "role": role, "name": name }));
-    audit::record_entry(tx, edit, Entry { verb: "create", subject: format!("key:{id}"), before: None, after }).await?;
+    let after = json!({ "prefix": key.prefix, "kind": kind, "team_id": team_id, "role": role, "name": name });
+    record_change(tx, &key, "create", after, edit).await?;
     Ok((key, secret))
 }
 
@@ -157,12 +157,21 @@ pub async fn revoke_key(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::R
     )
     .fetch_optional(&mut *tx)
     .await?;
-    if key.is_none() {
-        return find(tx, id).await;
-    }
-    let after = Some(json!({ "revoked_on": edit.now }));
-    audit::record_entry(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
-    Ok(key)
+    let Some(key) = key else { return find(tx, id).await };
+    record_change(tx, &key, "revoke", json!({ "revoked_on": edit.now }), edit).await?;
+    Ok(Some(key))
+}
+
+async fn record_change(
+    tx: &mut PgConnection,
+    key: &Key,
+    verb: &str,
+    after: serde_json::Value,
+    edit: &Edit,
+) -> sqlx::Result<()> {
+    let subject = format!("key:{}", key.id);
+    let entry = Entry { verb, subject, team_id: key.team_id, before: None, after: Some(after) };
+    audit::record_entry(tx, edit, entry).await
 }
 
 async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {

@@ -38,6 +38,7 @@ pub async fn create_team(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx
     .fetch_one(&mut *tx)
     .await?;
     let after = Some(json!({ "name": name }));
-    audit::record_entry(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
+    let entry = Entry { verb: "create", subject: format!("team:{id}"), team_id: Some(id), before: None, after };
+    audit::record_entry(tx, edit, entry).await?;
     Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
 }

@@ -36,7 +36,6 @@ impl Client {
     }
 
     /// Begins a request.
-    #[must_use]
     pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.client.request(method, url)
     }

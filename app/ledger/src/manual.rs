@@ -120,7 +120,8 @@ async fn admit(
     let Request { verb, edit, .. } = *request;
     let subject = format!("run:{} of workflow:{}", run.id, workflow.id);
     let after = Some(request.after.clone());
-    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after }).await?;
+    let team_id = Some(workflow.team_id);
+    audit::record_entry(tx, edit, Entry { verb, subject, team_id, before: None, after }).await?;
     tracing::info!(step = 7, workflow_id = workflow.id.0, run_id = %run.id, "manual {verb} of workflow {}", workflow.id);
     Ok(ManualOutcome::Run(run.id))
 }

@@ -1,5 +1,6 @@
 //! The app's command line: `cronbox-app serve`, `cronbox-app migrate`, `cronbox-app teams create` and others.
 
+mod command_line_user;
 mod team_limits_command;
 
 use std::path::{Path, PathBuf};
@@ -317,7 +318,7 @@ fn in_a_sentence(wrong: &clap::Error) -> String {
 }
 
 async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
-    Ok(Edit { actor: "cli".to_owned(), now: database_time::cronbox_now(tx).await?, traceparent: None })
+    Ok(Edit::without_request(command_line_user::name_actor(), database_time::cronbox_now(tx).await?))
 }
 
 fn log() {

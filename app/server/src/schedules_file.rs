@@ -73,7 +73,7 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
         return Err(file_error(path, &refused));
     }
     for _ in 0..TRIES {
-        let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
+        let edit = Edit::without_request(format!("file:{name}"), app.clock.now());
         match apply(app, name, &wanted, &edit).await {
             Ok(loaded) => {
                 app.notifier.request_notification();

@@ -118,5 +118,5 @@ const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity
 
 /// The actor of the edits that the bench makes without the API.
 pub(crate) fn bench_edit() -> Edit {
-    Edit { actor: "bench".to_owned(), now: Clock::System.now(), traceparent: None }
+    Edit::without_request("bench", Clock::System.now())
 }

@@ -131,7 +131,7 @@ impl Stage {
     pub(crate) async fn new(ablation: Ablation) -> Stage {
         let ground = Ground::new().await;
         sqlx::raw_sql(FINDINGS).execute(&mut *ground.admin.connection().await).await.unwrap();
-        let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
+        let how = Edit::without_request("torture", "2026-01-01T00:00:00Z".parse().unwrap());
         let process = ground.process(Some(Login::App));
         let mut tx = db::begin_transaction(&process.pool).await.unwrap();
         let (team, signing) = create_team(&mut tx, "ledger", &how).await.unwrap();

@@ -105,7 +105,7 @@ async fn read_locked(
     let found = find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow);
     let Some(workflow) = found else { return Ok(None) };
     let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
-    let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
+    let edit = Edit::without_request("cronbox", now);
     save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
     Ok(find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow))
 }
@@ -171,6 +171,22 @@ pub async fn is_visible(db: &mut PgConnection, id: WorkflowId, team_id: Option<i
         team_id,
     )
     .fetch_one(db)
+    .await
+}
+
+/// Returns the team of a workflow.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_team(db: &mut PgConnection, id: WorkflowId) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- team of a workflow
+        SELECT team_id FROM workflows WHERE id = $1
+        "#,
+        id.0,
+    )
+    .fetch_optional(db)
     .await
 }
 

@@ -186,17 +186,12 @@ impl Workflow {
         PlannedEdit {
             event: changes_due_times.then(|| next.outbox_event(edit)),
             is_activated: self.is_activated_by(next),
-            entry: Entry {
-                verb,
-                subject: next.audit_subject(),
-                before: Some(self.redact_body(before)),
-                after: Some(next.redact_body(after)),
-            },
+            entry: next.audit_entry(verb, Some(self.redact_body(before)), Some(next.redact_body(after))),
         }
     }
 
-    pub(super) fn audit_subject(&self) -> String {
-        format!("workflow:{}", self.id)
+    pub(super) fn audit_entry<'a>(&self, verb: &'a str, before: Option<Value>, after: Option<Value>) -> Entry<'a> {
+        Entry { verb, subject: format!("workflow:{}", self.id), team_id: Some(self.team_id), before, after }
     }
 
     /// Returns the document for the audit log: everything except secrets and the paths of URLs.

@@ -32,7 +32,7 @@ impl Keys {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn create_for_team(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
-        let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
+        let edit = Edit::without_request("local", now);
         let mut tx = db::begin_transaction(pool).await?;
         let found =
             sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;

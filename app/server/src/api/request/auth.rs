@@ -51,7 +51,10 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
     match presented {
         None => Err(Error::unauthorized()),
-        Some(presented) => admitted(app, app.gate.admit_key(pool, presented, peer, app.clock.now()).await?),
+        Some(presented) => {
+            let admission = app.gate.admit_key(pool, presented, peer, app.clock.now()).await?;
+            admitted(app, admission).map(|caller| caller.at_address(peer))
+        }
     }
 }
 
