@@ -78,6 +78,7 @@ pub struct Limits {
 
 /// The decision about the key of a request.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is read once, where it was made; a box would cost each request more")]
 pub enum Admission {
     /// The key is valid.
     Admitted(Caller),
