@@ -18,12 +18,13 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 15] = [
+static HOUSES: [House; 16] = [
     House {
         name: "old_names",
         src: "old_names/src",
         rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
     },
+    House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
     House {
         name: "app",
         src: "app/server/src",

@@ -57,7 +57,9 @@ pub async fn find_start(
 fn is_position_of(span: Span, at: Position) -> bool {
     let past = at.slice - span.from;
     let is_slice = (span.from..span.to).contains(&at.slice) && past == TimeDelta::days(past.num_days());
-    is_slice && at.workflow >= 0 && at.after.is_none_or(|after| (at.slice..span.to.min(at.slice + SLICE)).contains(&after))
+    is_slice
+        && at.workflow >= 0
+        && at.after.is_none_or(|after| (at.slice..span.to.min(at.slice + SLICE)).contains(&after))
 }
 
 /// Compares from `cursor` on, as much as fits into one answer.

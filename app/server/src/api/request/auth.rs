@@ -4,6 +4,7 @@
 //! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use access::gate::Admission;
 use access::keys::{Kind, Role};
@@ -19,6 +20,17 @@ pub use access::gate::Caller;
 /// The address of the connection; the server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// The prefix of the key of a request, for its line in the log; [`identify_caller`] sets it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyPrefix(Arc<OnceLock<String>>);
+
+impl KeyPrefix {
+    /// The prefix; `None` if no active key was sent.
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+}
 
 /// May read: an admin everything, a team key the data of its team.
 pub struct Viewer(pub Caller);
@@ -50,7 +62,13 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
     match presented {
         None => Err(Error::unauthorized()),
-        Some(presented) => admitted(app, app.gate.admit_key(pool, presented, peer, app.clock.now()).await?),
+        Some(presented) => {
+            let caller = admitted(app, app.gate.admit_key(pool, presented, peer, app.clock.now()).await?)?;
+            if let Some(KeyPrefix(prefix)) = parts.extensions.get() {
+                prefix.get_or_init(|| caller.prefix().to_owned());
+            }
+            Ok(caller)
+        }
     }
 }
 

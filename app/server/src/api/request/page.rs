@@ -122,7 +122,11 @@ pub fn parse_cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, Field
 ///
 /// # Errors
 /// Fails if the cursor is not one that a page of this list returned.
-pub(crate) fn parse_cursor_within<K>(cursor: Option<&str>, low: Option<K>, high: Option<K>) -> Result<Option<K>, FieldError>
+pub(crate) fn parse_cursor_within<K>(
+    cursor: Option<&str>,
+    low: Option<K>,
+    high: Option<K>,
+) -> Result<Option<K>, FieldError>
 where
     K: FromStr + PartialOrd,
 {
@@ -133,7 +137,11 @@ where
 
 /// The refusal of a cursor that no page of the list returned.
 pub(crate) fn foreign_cursor() -> FieldError {
-    FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page, with the same from and to")
+    FieldError::new(
+        "invalid_cursor",
+        "cursor",
+        "cursor must be next_cursor of the previous page, with the same from and to",
+    )
 }
 
 #[cfg(test)]
@@ -159,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_cursor_lies_within_its_list() {
-        let parsed = |key: i64| parse_cursor_within(Some(&encode_cursor(key)), Some(3), Some(5)).map_err(|error| error.code);
+        let parsed =
+            |key: i64| parse_cursor_within(Some(&encode_cursor(key)), Some(3), Some(5)).map_err(|error| error.code);
         assert_eq!((parsed(3), parsed(4)), (Ok(Some(3)), Ok(Some(4))));
         assert_eq!((parsed(2), parsed(5)), (Err("invalid_cursor"), Err("invalid_cursor")));
         assert_eq!(parse_cursor_within(Some(&encode_cursor(i64::MIN)), None, None), Ok(Some(i64::MIN)));
