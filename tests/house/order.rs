@@ -24,6 +24,7 @@ static HOUSES: [House; 16] = [
         src: "old_names/src",
         rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
     },
+    House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
     House {
         name: "app",
         src: "app/server/src",

@@ -91,6 +91,12 @@ pub enum Admission {
 }
 
 impl Caller {
+    /// The public part of its key.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {

@@ -339,17 +339,18 @@ fn late(run: &Claimed, verdict: &Verdict, now: DateTime<Utc>) -> Value {
 fn announce(run: &Claimed, verdict: &Verdict) {
     let in_words = |error: &str| Reason::parse(error).map_or_else(|| error.to_owned(), |reason| reason.sentence());
     let error = verdict.error.as_deref().map(in_words);
-    let how = match (error, verdict.again_at) {
+    let how = match (&error, verdict.again_at) {
         (None, _) => "succeeded".to_owned(),
-        (Some(error), None) => format!("{}: {error}", verdict.state.in_words()),
-        (Some(error), Some(at)) => {
-            format!("failed, next attempt after {}: {error}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+        (Some(_), None) => verdict.state.in_words().to_owned(),
+        (Some(_), Some(at)) => {
+            format!("failed, next attempt after {}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
         }
     };
     tracing::info!(
         step = 7,
         workflow_id = run.workflow_id,
         run_id = %run.id,
+        error,
         "run: {} of workflow {} {how}",
         run.id,
         run.workflow_id,

@@ -1,5 +1,6 @@
 //! Steps 1 and 7 of 7: the HTTP API, in reading order.
 
+mod access_log;
 pub mod openapi;
 pub mod operations;
 pub mod request;
@@ -24,6 +25,7 @@ pub fn build_router(app: App) -> Router {
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), in_flight::run_request))
+        .layer(middleware::from_fn(access_log::log_request))
         .with_state(app)
 }
 

@@ -22,7 +22,6 @@ use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 use workflows::audit::Edit;
 use workflows::database_time;
 use workflows::definition::field;
@@ -32,6 +31,9 @@ use workflows::zones::{self, Stored};
 #[command(name = "cronbox-app", bin_name = "cronbox-app", version)]
 #[command(about = "cronbox's app: the source of truth for workflows on a cron")]
 struct Cli {
+    /// The form of the log: text, or one JSON object for each line.
+    #[arg(long, global = true, env = "CRONBOX_LOG_FORMAT", default_value = "text", value_name = "text|json")]
+    log_format: logging::Form,
     #[command(subcommand)]
     command: Command,
 }
@@ -176,7 +178,7 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    log();
+    logging::start_log(cli.log_format, "info,sqlx=warn");
     old_names::warn_of_variables(&old_variables);
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
@@ -319,13 +321,6 @@ fn in_a_sentence(wrong: &clap::Error) -> String {
 
 async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
     Ok(Edit::without_request(command_line_user::name_actor(), database_time::cronbox_now(tx).await?))
-}
-
-fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    // If a log line cannot be written because the reader of the pipe has exited, it is lost; it must not end a task.
-    let log = tracing_subscriber::fmt().log_internal_errors(false);
-    log.with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
 /// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.

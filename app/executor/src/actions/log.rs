@@ -14,8 +14,8 @@ pub(super) fn log_call(action: &Log, call: &Call) -> Outcome {
         run_id = %call.run_id,
         workflow_id = call.workflow_id.0,
         call = %shown,
-        "log action: {}",
-        action.message,
+        text = action.message,
+        "log action executed"
     );
     Outcome::Succeeded(json!({ "message": action.message }))
 }

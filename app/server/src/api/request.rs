@@ -9,3 +9,4 @@ pub(crate) mod in_flight;
 pub mod limits;
 pub mod page;
 pub(crate) mod read;
+pub(crate) mod request_id;

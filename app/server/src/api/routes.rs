@@ -161,7 +161,7 @@ pub(super) fn register_routes(app: &App) -> Router<App> {
 
 impl Route {
     /// The path as axum reads it: `{target}` is `{id}` or `{id}:verb`; the extractors split it.
-    fn pattern(&self) -> String {
+    pub(super) fn pattern(&self) -> String {
         match self.path.split_once("{id}:") {
             Some((before, _verb)) => format!("{before}{{target}}"),
             None => self.path.replace("{id}", "{target}"),

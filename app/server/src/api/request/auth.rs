@@ -4,6 +4,7 @@
 //! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use access::gate::Admission;
 use access::keys::{Kind, Role};
@@ -20,6 +21,17 @@ pub use access::gate::Caller;
 /// The address of the connection; the server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// The prefix of the key of a request, for its line in the log; [`identify_caller`] sets it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyPrefix(Arc<OnceLock<String>>);
+
+impl KeyPrefix {
+    /// The prefix; `None` if no active key was sent.
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+}
 
 /// May read: an admin everything, a team key the data of its team.
 pub struct Viewer(pub Caller);
@@ -53,7 +65,11 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
         None => Err(Error::unauthorized()),
         Some(presented) => {
             let admission = app.gate.admit_key(pool, presented, peer, app.clock.now()).await?;
-            admitted(app, admission).map(|caller| caller.at_address(peer))
+            let caller = admitted(app, admission)?.at_address(peer);
+            if let Some(KeyPrefix(prefix)) = parts.extensions.get() {
+                prefix.get_or_init(|| caller.prefix().to_owned());
+            }
+            Ok(caller)
         }
     }
 }

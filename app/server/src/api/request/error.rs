@@ -17,6 +17,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
 
+use super::request_id::{RequestId, current_id};
+
 /// Why a request is refused.
 #[derive(Debug)]
 pub enum Error {
@@ -83,6 +85,10 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "minute")]
     cron_field: Option<&'static str>,
+    /// The id of the request, as in the header `x-request-id` and in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "4bf92f3577b34da6a3ce929d0e0e4736")]
+    request_id: Option<String>,
 }
 
 impl Error {
@@ -133,7 +139,7 @@ impl Error {
             Error::Later(status, code, detail, _) => (*status, *code, (*detail).to_owned(), None),
             Error::Limited(code, detail, _) => (StatusCode::TOO_MANY_REQUESTS, *code, detail.clone(), None),
             Error::Internal(_) => {
-                let detail = "cronbox has an error; its log has the cause".to_owned();
+                let detail = "cronbox has an error; its log has the cause, with the id of the request".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
             }
         };
@@ -142,14 +148,17 @@ impl Error {
             Error::Refused(..) | Error::Later(..) | Error::Limited(..) | Error::Internal(_) => None,
         };
         let title = status.canonical_reason().unwrap_or("Error");
-        (status, Problem { kind: "about:blank", title, status: status.as_u16(), code, detail, field, cron_field })
+        let (kind, request_id) = ("about:blank", current_id().map(|id| id.as_str().to_owned()));
+        (status, Problem { kind, title, status: status.as_u16(), code, detail, field, cron_field, request_id })
     }
 }
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         if let Error::Internal(error) = &self {
-            tracing::error!(error = format!("{error:#}"), "request failed");
+            let id = current_id();
+            let request_id = id.as_ref().map(RequestId::as_str);
+            tracing::error!(request_id, error = format!("{error:#}"), "request failed");
         }
         let (status, problem) = self.problem();
         let mut response = (status, Json(problem)).into_response();
@@ -205,9 +214,11 @@ impl From<Arc<sqlx::Error>> for Error {
         if let Some(refusal) = error.as_database_error().and_then(|error| error.constraint()).and_then(by_constraint) {
             return refusal;
         }
+        let id = current_id();
+        let request_id = id.as_ref().map(RequestId::as_str);
         match classify_failure(&error) {
             DatabaseFailure::Unreachable => {
-                tracing::warn!(%error, "database unreachable");
+                tracing::warn!(request_id, %error, "database unreachable");
                 Self::Later(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "database_unavailable",
@@ -216,7 +227,7 @@ impl From<Arc<sqlx::Error>> for Error {
                 )
             }
             DatabaseFailure::Busy => {
-                tracing::warn!(%error, "database busy");
+                tracing::warn!(request_id, %error, "database busy");
                 Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_busy", "the database is busy", 1)
             }
             DatabaseFailure::Other => Self::Internal(error.into()),
