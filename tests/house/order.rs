@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 16] = [
+static HOUSES: [House; 17] = [
     House {
         name: "old_names",
         src: "old_names/src",
