@@ -11,6 +11,7 @@ mod notifications;
 mod old_names;
 mod pool;
 mod pooler;
+mod refusals;
 mod roles;
 mod runs;
 mod startup;

@@ -36,7 +36,7 @@ static HOUSES: [House; 15] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock jobs/prune lines metrics migrate"),
+            ("parts of an instance", "cadence clock connection jobs/prune lines metrics migrate refusals"),
         ],
     },
     House {
@@ -74,7 +74,8 @@ static HOUSES: [House; 15] = [
             ("gate", "gate"),
             ("teams", "teams"),
             ("keys", "keys"),
-            ("limits", "in_flight limits"),
+            ("limits", "bad_keys in_flight limits"),
+            ("addresses", "network"),
         ],
     },
     House {
