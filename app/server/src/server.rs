@@ -58,7 +58,7 @@ pub(crate) async fn serve_connections(
     app: &App,
     shutdown: impl Future<Output = ()>,
 ) {
-    let places = Places::new(app.config.max_connections);
+    let places = Places::new(app.config.max_connections, app.config.address_connections);
     let connections = GracefulShutdown::new();
     tokio::pin!(shutdown);
     loop {
@@ -89,8 +89,7 @@ pub(crate) async fn serve_connections(
 async fn accept(listener: &TcpListener, places: &Places, app: &App) -> io::Result<Option<(TcpStream, Place)>> {
     let (stream, peer) = listener.accept().await?;
     let address = peer.ip().to_canonical();
-    let most = app.config.address_connections;
-    if most > 0 && !app.config.is_trusted(address) && places.count_of(address) >= most {
+    if !app.config.is_trusted(address) && places.is_limit_reached(address) {
         app.note_connection_refusal("address_connections", address);
         return Ok(None);
     }

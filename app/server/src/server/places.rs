@@ -13,6 +13,8 @@ use crate::connection::Connection;
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     free: Arc<Semaphore>,
+    /// How many connections an address may have; 0 = no limit.
+    most_of_address: usize,
     open: Arc<Mutex<Open>>,
 }
 
@@ -34,13 +36,15 @@ pub(super) struct Place {
 }
 
 impl Places {
-    pub(super) fn new(most: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), open: Arc::default() }
+    /// `most` places, of which an address may take `most_of_address`; 0 = no limit of its own.
+    pub(super) fn new(most: usize, most_of_address: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(most)), most_of_address, open: Arc::default() }
     }
 
-    /// How many connections of the address, or of its IPv6 network, are open.
-    pub(super) fn count_of(&self, address: IpAddr) -> usize {
-        self.lock().of_network.get(&network_of(address)).copied().unwrap_or_default()
+    /// Whether the address, or its IPv6 network, has as many connections as it may have.
+    pub(super) fn is_limit_reached(&self, address: IpAddr) -> bool {
+        let count = self.lock().of_network.get(&network_of(address)).copied();
+        self.most_of_address > 0 && count.is_some_and(|count| count >= self.most_of_address)
     }
 
     /// Takes a place if one is free.
@@ -103,9 +107,10 @@ mod tests {
 
     #[test]
     fn connections_without_a_key_make_room() {
-        let places = Places::new(4);
+        let places = Places::new(4, 0);
         let taken: Vec<Place> = (1..=4).map(|nth| places.try_take(address(nth)).unwrap()).collect();
         assert!(places.try_take(address(5)).is_none());
+        assert!(!places.is_limit_reached(address(1)), "there is no limit of an address");
         taken[0].connection.set_authenticated();
         taken[1].connection.begin_request();
         assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one");
@@ -117,14 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_counted_by_network() {
-        let places = Places::new(4);
-        let ours: IpAddr = "2001:db8::1".parse().unwrap();
-        let place = places.try_take(ours).unwrap();
-        assert_eq!(places.count_of("2001:db8::ffff:1".parse().unwrap()), 1, "one client has all of a /64");
-        assert_eq!(places.count_of("2001:db8:0:1::1".parse().unwrap()), 0);
-        drop(place);
-        assert_eq!(places.count_of(ours), 0);
+    fn connections_are_limited_by_network() {
+        let places = Places::new(4, 2);
+        let [ours, neighbour, other] =
+            ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"].map(|address| address.parse::<IpAddr>().unwrap());
+        let first = places.try_take(ours).unwrap();
+        assert!(!places.is_limit_reached(ours));
+        let second = places.try_take(neighbour).unwrap();
+        assert!(places.is_limit_reached(ours) && places.is_limit_reached(neighbour), "one client has all of a /64");
+        assert!(!places.is_limit_reached(other));
+        drop(first);
+        assert!(!places.is_limit_reached(ours));
+        drop(second);
         assert!(places.lock().of_network.is_empty() && places.lock().connections.is_empty());
     }
 }
