@@ -12,6 +12,7 @@ mod notifications;
 mod old_names;
 mod pool;
 mod pooler;
+mod refusals;
 mod roles;
 mod runs;
 mod startup;

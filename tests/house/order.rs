@@ -37,7 +37,7 @@ static HOUSES: [House; 17] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock jobs/prune lines metrics migrate"),
+            ("parts of an instance", "cadence clock connection jobs/prune lines metrics migrate refusals"),
         ],
     },
     House {
@@ -85,7 +85,8 @@ static HOUSES: [House; 17] = [
             ("gate", "gate"),
             ("teams", "teams"),
             ("keys", "keys"),
-            ("limits", "in_flight limits"),
+            ("limits", "bad_keys in_flight limits"),
+            ("addresses", "network"),
         ],
     },
     House {

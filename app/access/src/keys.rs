@@ -3,6 +3,8 @@
 //! A key is `cb_<prefix>_<secret>`: the prefix finds the row, and the SHA-256 of the complete key must match. The
 //! secret has 256 random bits, so a fast hash suffices. It is shown once and never stored.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
@@ -223,7 +225,7 @@ pub async fn verify_key(
     presented: &str,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<(Key, TeamLimits)>> {
-    let Some(prefix) = prefix_of(presented) else { return Ok(None) };
+    let Some(prefix) = public_part(presented) else { return Ok(None) };
     let Some((key, limits, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
     if key.revoked_on.is_some() || !bool::from(digest(presented).ct_eq(&hash)) {
         return Ok(None);
@@ -232,12 +234,27 @@ pub async fn verify_key(
     Ok(Some((key, limits)))
 }
 
+/// Lists the digests of all active keys.
+pub(crate) async fn list_active_digests(db: &mut PgConnection) -> sqlx::Result<HashSet<[u8; 32]>> {
+    let digests = sqlx::query_scalar!(
+        r#"
+        -- list the digests of active keys
+        SELECT hash FROM api_keys WHERE revoked_on IS NULL
+        "#,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok()).collect())
+}
+
 /// SHA-256 of a key, by which it is stored.
 fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()
 }
 
-fn prefix_of(presented: &str) -> Option<&str> {
+/// Returns the public part of a text that has the form of a key; it may be logged.
+#[must_use]
+pub fn public_part(presented: &str) -> Option<&str> {
     let (prefix, secret) = presented.strip_prefix("cb_")?.split_once('_')?;
     (prefix.len() == 12 && secret.len() == 43 && presented.is_ascii()).then_some(prefix)
 }
@@ -300,9 +317,9 @@ mod tests {
     #[test]
     fn other_forms_of_keys_are_refused() {
         let secret = "s".repeat(43);
-        assert_eq!(prefix_of(&format!("cb_0123456789ab_{secret}")), Some("0123456789ab"));
+        assert_eq!(public_part(&format!("cb_0123456789ab_{secret}")), Some("0123456789ab"));
         for wrong in ["", "cb_", "cb_0123456789ab_short", "xx_0123456789ab_", &format!("cb_short_{secret}")] {
-            assert_eq!(prefix_of(wrong), None, "{wrong:?}");
+            assert_eq!(public_part(wrong), None, "{wrong:?}");
         }
     }
 }

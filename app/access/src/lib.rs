@@ -4,8 +4,10 @@
 //! `workflows` for the audit log and the signing secret of a team, and `db`. It must not import the ledger or the
 //! executor, and it must not depend on axum: the API translates its answers.
 
+mod bad_keys;
 pub mod gate;
 pub mod in_flight;
 pub mod keys;
 pub mod limits;
+pub mod network;
 pub mod teams;

@@ -16,15 +16,36 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::App;
 use request::error::Error;
-use request::in_flight;
+use request::{in_flight, refused};
+use routes::Route;
 
-/// All routes of the table, and the page of their description.
+/// All routes of the table, and the page of their description; the latter and the metrics only if no other listener
+/// serves them.
 pub fn build_router(app: App) -> Router {
-    routes::register_routes(&app)
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
+    if app.config.admin_addr.is_some() {
+        let routes = routes::register_routes(&app, |route| !route.is_administrative());
+        return with_layers(routes, app);
+    }
+    let routes = routes::register_routes(&app, |_| true);
+    with_layers(routes.merge(description()), app)
+}
+
+/// What `CRONBOX_ADMIN_ADDR` serves: the metrics, and the page of the description.
+pub fn build_admin_router(app: App) -> Router {
+    let routes = routes::register_routes(&app, Route::is_administrative);
+    with_layers(routes.merge(description()), app)
+}
+
+fn description() -> SwaggerUi {
+    SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi())
+}
+
+fn with_layers(routes: Router<App>, app: App) -> Router {
+    routes
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), in_flight::run_request))
+        .layer(middleware::from_fn_with_state(app.clone(), refused::note_refused_requests))
         .layer(middleware::from_fn(access_log::log_request))
         .with_state(app)
 }

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use app::api::operations::keys::parse_holder;
 use app::config::{Config, database_options};
 use app::schedules_file::load_schedules;
-use app::{App, Pools};
+use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -213,16 +213,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let pools = Pools::connect(&config).await?;
     db::check_migrated(&pools.work).await?;
     db::load_zones(&mut *pools.work.acquire().await?).await.context("cannot read the zone data in force")?;
-    let listener = app::bind_listener(config.bind_addr).with_context(|| {
-        format!("cannot listen on {}: stop what uses it, or choose another CRONBOX_BIND_ADDR", config.bind_addr)
-    })?;
+    let listeners = Listeners::bind(&config)?;
     let app = App::new(config, pools, Clock::System);
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;
     }
-    tracing::info!(env = %app.config.env, "app listens on http://{}", listener.local_addr()?);
-    app::serve_app(listener, app, shutdown).await
+    if let Some(admin) = &listeners.admin {
+        tracing::info!("metrics and docs are on http://{}", admin.local_addr()?);
+    }
+    tracing::info!(env = %app.config.env, "app listens on http://{}", listeners.api.local_addr()?);
+    app::serve_app(listeners, app, shutdown).await
 }
 
 async fn migrate(database: &Database, makes_roles: bool) -> anyhow::Result<()> {

@@ -1,7 +1,9 @@
 //! Steps 1 and 7 of 7: the state of one instance of the app, which its handlers and jobs use.
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -11,6 +13,7 @@ use egress::allowed::Allowed;
 use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
+use moka::future::Cache;
 use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -19,11 +22,15 @@ use workflows::notify::Notifier;
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
 use crate::lines::Lines;
-use crate::metrics::Metrics;
+use crate::metrics::{MetricLabel, Metrics, Refused};
 use crate::pools::Pools;
+use crate::refusals::{Refusal, RefusalLog};
 
 /// How many edits of one workflow wait for their turn at most.
 const EDITS_THAT_WAIT: usize = 100;
+
+/// For how long the answer of the database to `/readyz` is cached: anyone may request it.
+const READINESS_FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
@@ -57,6 +64,10 @@ pub struct Parts {
     pub wake: Wake,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
+    /// Decides which refused requests are logged.
+    pub(crate) refusal_log: RefusalLog,
+    /// Why no run starts, if the database answered and accepted a write in the last second.
+    pub(crate) readiness: Cache<(), Option<String>>,
     /// Requests in flight; each is completed.
     pub requests: TaskTracker,
     /// The edits of a workflow by the callers of one team, which begin one after another.
@@ -91,6 +102,8 @@ impl App {
             offered_slots,
             wake: Wake::default(),
             metrics: Metrics::default(),
+            refusal_log: RefusalLog::default(),
+            readiness: Cache::builder().max_capacity(1).time_to_live(READINESS_FRESH_FOR).build(),
             requests: TaskTracker::default(),
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
@@ -109,6 +122,17 @@ impl App {
     /// Fails if the database does not answer.
     pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
         clock::sample_clock(&self.pools.work, &self.clock, &self.clock_skew).await
+    }
+
+    /// Counts a refusal, and logs it unless there were many of its kind.
+    pub(crate) fn note_refusal(&self, refusal: &Refusal<'_>) {
+        self.metrics.refusals.get_or_create(&Refused { reason: MetricLabel(refusal.reason) }).inc();
+        self.refusal_log.log_sample(refusal, Instant::now());
+    }
+
+    /// The same for a connection, of which the app knows only the address.
+    pub(crate) fn note_connection_refusal(&self, reason: &'static str, address: IpAddr) {
+        self.note_refusal(&Refusal { reason, address, key_prefix: None, route: None });
     }
 
     /// Creates an executor of this instance, which has claimed nothing yet.

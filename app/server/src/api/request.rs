@@ -2,6 +2,7 @@
 //! and errors.
 
 pub mod auth;
+pub(crate) mod client_address;
 pub(crate) mod edit_transaction;
 pub mod error;
 pub mod extract;
@@ -9,4 +10,5 @@ pub(crate) mod in_flight;
 pub mod limits;
 pub mod page;
 pub(crate) mod read;
+pub(crate) mod refused;
 pub(crate) mod request_id;

@@ -140,11 +140,11 @@ routes! {
     }
 }
 
-/// Registers every operation of [`ROUTES`], each with the limits of its load.
-pub(super) fn register_routes(app: &App) -> Router<App> {
+/// Registers the operations of [`ROUTES`] that `is_served` selects, each with the limits of its load.
+pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Router<App> {
     let mut served = BTreeSet::new();
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in ROUTES.iter().filter(|route| is_served(route)) {
         let pattern = route.pattern();
         // The verbs of a path share a handler and its limits. Two handlers for the same method and pattern panic here.
         if served.insert((route.method, pattern.clone(), route.handler)) {
@@ -160,6 +160,11 @@ pub(super) fn register_routes(app: &App) -> Router<App> {
 }
 
 impl Route {
+    /// Whether it is for operators only, so that `CRONBOX_ADMIN_ADDR` serves it.
+    pub(super) fn is_administrative(&self) -> bool {
+        self.path == "/metrics"
+    }
+
     /// The path as axum reads it: `{target}` is `{id}` or `{id}:verb`; the extractors split it.
     pub(super) fn pattern(&self) -> String {
         match self.path.split_once("{id}:") {

@@ -194,6 +194,11 @@ impl Stack {
         &self.apps[0].url
     }
 
+    /// The address of the app's metrics and docs, if they have a listener of their own.
+    pub fn admin_url(&self) -> Option<&str> {
+        self.apps[0].admin_url.as_deref()
+    }
+
     /// The app, for checks behind its API.
     pub fn app(&self) -> &App {
         &self.apps[0].app

@@ -6,19 +6,21 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use access::gate::Admission;
+use access::gate::{ACTIVE_KEYS_FRESH_FOR, Admission, KeyPools};
 use access::keys::{Kind, Role};
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use db::PgPool;
 use workflows::definition::redaction::Audience;
 
 use super::error::{Error, Limit};
 use crate::App;
+use crate::connection::Connection;
 
 pub use access::gate::Caller;
 
-/// The address of the connection; the server sets it.
+/// The address of the client, which a trusted proxy may have named; the server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
@@ -60,17 +62,23 @@ impl FromRequestParts<App> for Caller {
 /// Returns 401 or 429, or the failure of the database.
 pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> Result<Caller, Error> {
     let presented = parts.headers.get("x-api-key").and_then(|value| value.to_str().ok());
-    let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
-    match presented {
-        None => Err(Error::unauthorized()),
-        Some(presented) => {
-            let admission = app.gate.admit_key(pool, presented, peer, app.clock.now()).await?;
-            let caller = admitted(app, admission)?.at_address(peer);
-            if let Some(KeyPrefix(prefix)) = parts.extensions.get() {
-                prefix.get_or_init(|| caller.prefix().to_owned());
-            }
-            Ok(caller)
-        }
+    let Some(presented) = presented else { return Err(Error::unauthorized()) };
+    let pools = KeyPools { of_request: pool, fires: &app.pools.fires };
+    let peer = Peer::of_request(&parts.extensions);
+    let admission = app.gate.admit_key(pools, presented, peer.0, app.clock.now()).await?;
+    let caller = admitted(app, admission)?.at_address(peer.0);
+    if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
+        connection.set_authenticated();
+    }
+    if let Some(KeyPrefix(prefix)) = parts.extensions.get() {
+        prefix.get_or_init(|| caller.prefix().to_owned());
+    }
+    Ok(caller)
+}
+
+impl Peer {
+    pub(super) fn of_request(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or(Self(IpAddr::from([0, 0, 0, 0])))
     }
 }
 
@@ -93,7 +101,9 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
             let detail =
                 "too many unknown keys from this address: wait for Retry-After seconds, then send an active key";
             let quota = limits.bad_keys_per_min.into();
-            let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs: 60 };
+            // By then an active key is known to be active.
+            let retry_secs = u32::try_from(ACTIVE_KEYS_FRESH_FOR.as_secs()).unwrap_or(u32::MAX);
+            let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs };
             Err(Error::limited("rate_limited", detail.to_owned(), limit))
         }
     }

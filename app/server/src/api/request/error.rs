@@ -91,6 +91,10 @@ pub struct Problem {
     request_id: Option<String>,
 }
 
+/// In the extensions of a response that refuses a caller: why, by the code of the answer or the name of the limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusalReason(pub(crate) &'static str);
+
 impl Error {
     /// 404; the same answer if the object does not exist and if it belongs to another team.
     #[must_use]
@@ -153,6 +157,23 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Why the caller is refused, unless the answer is about the object or the server.
+    fn refusal_reason(&self) -> Option<RefusalReason> {
+        match self {
+            Error::Limited(_, _, limit) => Some(RefusalReason(limit.policy)),
+            Error::Refused(status, code, _) => {
+                (is_of_caller(*status) || *code == "invalid_host").then_some(RefusalReason(code))
+            }
+            Error::Field(_) | Error::Later(..) | Error::Internal(_) => None,
+        }
+    }
+}
+
+fn is_of_caller(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::REQUEST_TIMEOUT)
+}
+
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         if let Error::Internal(error) = &self {
@@ -171,6 +192,9 @@ impl IntoResponse for Error {
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey header=\"X-API-Key\""));
+        }
+        if let Some(reason) = self.refusal_reason() {
+            response.extensions_mut().insert(reason);
         }
         response
     }
