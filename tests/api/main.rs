@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth_matrix;
+mod browser;
 mod cronbox;
 mod cursors;
 mod drift;

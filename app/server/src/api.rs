@@ -4,6 +4,7 @@ mod access_log;
 pub mod openapi;
 pub mod operations;
 pub mod request;
+mod response_headers;
 pub mod routes;
 pub mod runs;
 pub mod workflows;
@@ -21,12 +22,19 @@ use request::in_flight;
 /// All routes of the table, and the page of their description.
 pub fn build_router(app: App) -> Router {
     routes::register_routes(&app)
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
+        .merge(docs_page())
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), in_flight::run_request))
+        .layer(middleware::from_fn(response_headers::set_headers))
         .layer(middleware::from_fn(access_log::log_request))
         .with_state(app)
+}
+
+/// The page of the description. Without the setting it would send its address to a server on the internet.
+fn docs_page() -> SwaggerUi {
+    let settings = utoipa_swagger_ui::Config::default().validator_url("none");
+    SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()).config(settings)
 }
 
 async fn method_not_allowed() -> Error {
