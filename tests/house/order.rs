@@ -153,7 +153,7 @@ static HOUSES: [House; 16] = [
         src: "local/scheduler/src",
         rooms: &[
             ("process", "lib main process"),
-            ("server", "server control_api"),
+            ("server", "server browser_guard control_api"),
             ("settings", "config"),
             ("API", "scheduler/api scheduler/faults/injection scheduler/request scheduler/views"),
             ("stand-in", "stand_in"),
