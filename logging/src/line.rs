@@ -28,9 +28,11 @@ impl<W: Write> Write for LineWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let event = text.strip_suffix('\n').unwrap_or(&text);
-        let mut line = escape_event(event, self.sequences).into_owned();
-        line.push('\n');
-        self.out.write_all(line.as_bytes())?;
+        // One call in both cases, so that the lines of two threads do not mix.
+        match escape_event(event, self.sequences) {
+            Cow::Borrowed(_) => self.out.write_all(bytes)?,
+            Cow::Owned(line) => self.out.write_all((line + "\n").as_bytes())?,
+        }
         Ok(bytes.len())
     }
 

@@ -4,6 +4,7 @@
 
 mod audit;
 mod auth_matrix;
+mod browser;
 mod connections;
 mod cronbox;
 mod cursors;

@@ -103,3 +103,27 @@ async fn cronbox_outbox_lists_and_retries_rows() {
     assert_eq!((code, said.as_str()), (Some(0), "nothing\n"));
     s.end().await;
 }
+
+/// An error of EventBridge may repeat the text of a client.
+const HOSTILE: &str = "UPDATE outbox_events SET failed_on = cronbox_now(), attempt_count = 1,
+           error_message = 'no ' || chr(27) || '[2J' || chr(10) || '9 forged' || chr(155) || chr(8238);
+    UPDATE publications SET error_class = 'permanent', due_at = NULL, drift = 'changed',
+           last_error = (SELECT error_message FROM outbox_events)";
+
+#[tokio::test]
+async fn errors_of_servers_control_no_terminal() {
+    let s = Story::today().await;
+    s.create("0 9 * * *", "UTC").await;
+    s.execute(HOSTILE).await;
+    for (words, lines) in [(["outbox", "ls"], 2), (["drift", "show"], 2)] {
+        let (_, said) = cronbox(&s, &words).await;
+        assert_eq!(said.lines().count(), lines, "{said}");
+        assert!(said.contains("no \u{fffd}[2J 9 forged\u{fffd}\u{fffd}"), "{said}");
+        assert!(said.chars().all(|one| one == '\n' || !one.is_control()), "{said:?}");
+    }
+    let (_, said) = cronbox(&s, &["outbox", "ls", "--json"]).await;
+    assert!(said.is_ascii() && said.lines().count() == 1, "{said}");
+    let row: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(row["error_message"], "no \u{1b}[2J\n9 forged\u{9b}\u{202e}", "programs get the text itself");
+    s.end_early().await;
+}

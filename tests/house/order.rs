@@ -164,7 +164,7 @@ static HOUSES: [House; 17] = [
         src: "local/scheduler/src",
         rooms: &[
             ("process", "lib main process"),
-            ("server", "server control_api"),
+            ("server", "server browser_guard control_api"),
             ("settings", "config"),
             ("API", "scheduler/api scheduler/faults/injection scheduler/request scheduler/views"),
             ("stand-in", "stand_in"),

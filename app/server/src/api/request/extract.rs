@@ -249,6 +249,14 @@ pub async fn read_body(request: Request) -> Result<Bytes, Error> {
     })
 }
 
+/// Refuses a body that is not JSON.
+///
+/// # Errors
+/// Returns 415.
+pub(crate) fn must_be_json(headers: &HeaderMap) -> Result<(), Error> {
+    content_type(headers, &["application/json"]).map(drop)
+}
+
 fn content_type<'a>(headers: &HeaderMap, accepted: &[&'a str]) -> Result<&'a str, Error> {
     let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = sent.split(';').next().unwrap_or_default().trim();
