@@ -15,6 +15,7 @@ use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use workflows::notify::Notifier;
+use workflows::secrets::Secrets;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
@@ -57,6 +58,8 @@ pub struct Parts {
     pub wake: Wake,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
+    /// Encrypts and decrypts the secrets of teams.
+    pub secrets: Secrets,
     /// Requests in flight; each is completed.
     pub requests: TaskTracker,
     /// The edits of a workflow by the callers of one team, which begin one after another.
@@ -76,9 +79,15 @@ impl Deref for App {
 }
 
 impl App {
-    /// Creates an instance on a migrated database; a running clock becomes the database's.
+    /// Creates an instance on a migrated database that encrypts no secrets; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pools: impl Into<Pools>, clock: Clock) -> Self {
+        Self::with_secrets(config, pools, clock, Secrets::default())
+    }
+
+    /// As [`App::new`], with the keys that encrypt secrets.
+    #[must_use]
+    pub fn with_secrets(config: Config, pools: impl Into<Pools>, clock: Clock, secrets: Secrets) -> Self {
         let pools = pools.into();
         let ledger_kept = config.ledger_kept();
         let offered_slots = OfferedSlots::default();
@@ -100,6 +109,7 @@ impl App {
             pools,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
+            secrets,
         }))
     }
 
@@ -123,6 +133,7 @@ impl App {
             offered: self.offered_slots.clone(),
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
+            secrets: self.secrets.clone(),
         };
         Executor::new(parts, client)
     }

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
+use workflows::secrets::SecretError;
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -196,6 +197,15 @@ impl From<anyhow::Error> for Error {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         Arc::new(error).into()
+    }
+}
+
+impl From<SecretError> for Error {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Database(error) => error.into(),
+            error @ (SecretError::MissingKey { .. } | SecretError::Damaged(_)) => Self::Internal(error.into()),
+        }
     }
 }
 
