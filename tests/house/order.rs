@@ -95,6 +95,7 @@ static HOUSES: [House; 17] = [
         rooms: &[
             ("crate", "lib"),
             ("edits", "workflow zones drift"),
+            ("secrets", "secrets"),
             ("outbox", "outbox notify"),
             ("audit", "audit"),
             ("values", "database_time failpoint id keyset reasons signing trigger"),

@@ -10,6 +10,7 @@ use ledger::runs::OfferedSlots;
 use schedule::Clock;
 use uuid::Uuid;
 use workflows::notify::Notifier;
+use workflows::secrets::Secrets;
 
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
 use super::ends::EndBatches;
@@ -38,6 +39,8 @@ pub struct Parts {
     pub wake: Wake,
     /// Notifies the publisher of the workflows that it pauses.
     pub notifier: Notifier,
+    /// Decrypts what an attempt sends.
+    pub secrets: Secrets,
 }
 
 /// Executes runs on this instance; clones are the same executor.

@@ -1,5 +1,7 @@
 //! The configuration of the app: flags and environment variables, parsed once at start.
 
+mod secrets;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +19,8 @@ use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
 use crate::jobs::prune;
+
+pub use secrets::SecretsKeys;
 
 /// Settings of `cronbox-app serve`.
 #[derive(Args, Clone)]
@@ -51,6 +55,9 @@ pub struct Config {
     /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
     #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
+    /// The keys that encrypt secrets.
+    #[command(flatten)]
+    pub secrets: SecretsKeys,
     /// Runs that this instance executes at once.
     #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 1_000)]
     pub executor_slots: usize,

@@ -10,7 +10,7 @@ use access::keys::{Kind, Role};
 use access::{keys, teams};
 use anyhow::Context as _;
 use app::api::operations::keys::parse_holder;
-use app::config::{Config, database_options};
+use app::config::{Config, SecretsKeys, database_options};
 use app::schedules_file::load_schedules;
 use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -25,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use workflows::audit::Edit;
 use workflows::database_time;
 use workflows::definition::field;
+use workflows::secrets::reencrypt::reencrypt_secrets;
 use workflows::zones::{self, Stored};
 
 #[derive(Parser)]
@@ -62,6 +63,9 @@ enum Command {
     /// Manage the ledger.
     #[command(subcommand)]
     Ledger(Ledger),
+    /// Manage the encryption of secrets.
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
 }
 
 #[derive(Args)]
@@ -105,6 +109,8 @@ enum Teams {
         /// Unique name.
         #[arg(long)]
         name: String,
+        #[command(flatten)]
+        secrets: SecretsKeys,
     },
     /// Change the limits of a team that are named, and print all of them; null = the default of the operator.
     Limits {
@@ -148,6 +154,17 @@ enum Ledger {
 }
 
 #[derive(Subcommand)]
+enum SecretsCommand {
+    /// Encrypt with the current key what is stored as text or with the previous key; instances may run meanwhile.
+    ReEncrypt {
+        #[command(flatten)]
+        database: Database,
+        #[command(flatten)]
+        secrets: SecretsKeys,
+    },
+}
+
+#[derive(Subcommand)]
 enum Keys {
     /// Create a key and print it; it cannot be read again.
     Create {
@@ -184,11 +201,12 @@ async fn main() -> ExitCode {
         Command::Serve(config) => serve(*config).await,
         Command::Migrate { database, roles } => migrate(&database, roles).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
-        Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
+        Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
         Command::Keys(Keys::Create { database, kind, team, role, name }) => {
             create_key(&database, kind, team, role, &name).await
         }
+        Command::Secrets(SecretsCommand::ReEncrypt { database, secrets }) => reencrypt(&database, &secrets).await,
         Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
             let keep = if clone { Keep::Nothing } else { Keep::Identity };
             accept_ledger(&database, env, until, keep).await
@@ -213,8 +231,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let pools = Pools::connect(&config).await?;
     db::check_migrated(&pools.work).await?;
     db::load_zones(&mut *pools.work.acquire().await?).await.context("cannot read the zone data in force")?;
+    let secrets = config.secrets.read_keys()?;
+    secrets.check_keys(&mut *pools.work.acquire().await?).await?;
     let listeners = Listeners::bind(&config)?;
-    let app = App::new(config, pools, Clock::System);
+    let app = App::with_secrets(config, pools, Clock::System, secrets);
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;
@@ -249,12 +269,13 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
+async fn create_team(database: &Database, name: &str, secrets: &SecretsKeys) -> anyhow::Result<()> {
     field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    let secrets = secrets.read_keys()?;
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (team, secret) = teams::create_team(&mut tx, name, &edit).await.context("cannot create the team")?;
+    let (team, secret) = teams::create_team(&mut tx, name, &secrets, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal_text());
@@ -286,6 +307,18 @@ async fn create_key(
     let (_, secret) = keys::create_key(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
     tx.commit().await?;
     println!("{}", secret.reveal_text());
+    Ok(())
+}
+
+async fn reencrypt(database: &Database, secrets: &SecretsKeys) -> anyhow::Result<()> {
+    let secrets = secrets.read_keys()?;
+    anyhow::ensure!(secrets.encrypts(), "set CRONBOX_SECRETS_KEY or CRONBOX_SECRETS_KEY_FILE");
+    let pool = database.connect().await?;
+    db::check_migrated(&pool).await?;
+    secrets.check_keys(&mut *pool.acquire().await?).await?;
+    let now = database_time::cronbox_now(&mut *pool.acquire().await?).await?;
+    let done = reencrypt_secrets(&pool, &secrets, now).await?;
+    println!("{}", serde_json::to_string(&done)?);
     Ok(())
 }
 

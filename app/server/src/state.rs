@@ -18,6 +18,7 @@ use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use workflows::notify::Notifier;
+use workflows::secrets::Secrets;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
@@ -68,6 +69,8 @@ pub struct Parts {
     pub(crate) refusal_log: RefusalLog,
     /// Why no run starts, if the database answered and accepted a write in the last second.
     pub(crate) readiness: Cache<(), Option<String>>,
+    /// Encrypts and decrypts the secrets of teams.
+    pub secrets: Secrets,
     /// Requests in flight; each is completed.
     pub requests: TaskTracker,
     /// The edits of a workflow by the callers of one team, which begin one after another.
@@ -87,9 +90,15 @@ impl Deref for App {
 }
 
 impl App {
-    /// Creates an instance on a migrated database; a running clock becomes the database's.
+    /// Creates an instance on a migrated database that encrypts no secrets; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pools: impl Into<Pools>, clock: Clock) -> Self {
+        Self::with_secrets(config, pools, clock, Secrets::default())
+    }
+
+    /// As [`App::new`], with the keys that encrypt secrets.
+    #[must_use]
+    pub fn with_secrets(config: Config, pools: impl Into<Pools>, clock: Clock, secrets: Secrets) -> Self {
         let pools = pools.into();
         let ledger_kept = config.ledger_kept();
         let offered_slots = OfferedSlots::default();
@@ -113,6 +122,7 @@ impl App {
             pools,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
+            secrets,
         }))
     }
 
@@ -147,6 +157,7 @@ impl App {
             offered: self.offered_slots.clone(),
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
+            secrets: self.secrets.clone(),
         };
         Executor::new(parts, client)
     }

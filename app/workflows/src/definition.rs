@@ -6,4 +6,5 @@ pub mod field;
 pub mod patch;
 pub mod policies;
 pub mod redaction;
+pub mod sealed;
 pub mod spec;

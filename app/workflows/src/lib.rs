@@ -23,6 +23,7 @@ pub mod keyset;
 pub mod notify;
 pub mod outbox;
 pub mod reasons;
+pub mod secrets;
 pub mod signing;
 pub mod trigger;
 mod workflow;

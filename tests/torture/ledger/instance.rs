@@ -134,7 +134,8 @@ impl Stage {
         let how = Edit::without_request("torture", "2026-01-01T00:00:00Z".parse().unwrap());
         let process = ground.process(Some(Login::App));
         let mut tx = db::begin_transaction(&process.pool).await.unwrap();
-        let (team, signing) = create_team(&mut tx, "ledger", &how).await.unwrap();
+        let (team, signing) =
+            create_team(&mut tx, "ledger", &workflows::secrets::Secrets::default(), &how).await.unwrap();
         let (_, admin) = create_key(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();

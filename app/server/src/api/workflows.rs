@@ -84,11 +84,12 @@ pub(crate) async fn create_workflow(
         }
     };
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
-    let spec = body.into_spec(None, &bounds)?;
+    let mut spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let growth = Growth::of_new(&spec);
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    app.secrets.seal_action(&mut tx, team_id, &mut spec.action, None, edit.now).await?;
     let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     check_quota(&app, &mut tx, team_id, growth).await?;
     tx.commit().await?;
@@ -172,8 +173,12 @@ pub(crate) async fn patch_workflow(
     parse_wait(request.head.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
-    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
-    let spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;
+    let mut change = LockedEdit::begin_writable(&app, &caller, request).await?;
+    let writes_action = patch.contains_key("action");
+    let mut spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;
+    if writes_action {
+        change.seal_action(&app, &mut spec.action).await?;
+    }
     Ok(answer(&app, change.save_spec(&app, spec, "update").await?))
 }
 

@@ -13,6 +13,7 @@ use crate::definition::field::{self, FieldError};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::redaction;
+use crate::definition::sealed;
 use crate::definition::spec::{Bounds, Spec, Timing};
 
 /// Defines a body: its first fields, the fields that both bodies have, and its last fields. The order is that of an
@@ -148,7 +149,8 @@ impl WorkflowBody {
     /// # Errors
     /// Returns the first field that is not valid.
     pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
-        Action::parse(&self.action)?;
+        let action = sealed::without_existing_seals(&self.action, existing.map(|spec| &spec.action))?;
+        Action::parse(action.as_ref())?;
         field::check_name("name", &self.name)?;
         self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();

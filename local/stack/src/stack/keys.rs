@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use access::keys::{Holder, Role, create_key};
 use access::teams::create_team;
@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use serde::{Deserialize, Serialize};
 use workflows::audit::Edit;
+use workflows::secrets::{Keyring, Secrets};
 
 /// The keys of a stack; no `Debug`, because they are secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +32,14 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
-    pub async fn create_for_team(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
+    pub async fn create_for_team(pool: &PgPool, team: &str, secrets: &Secrets, now: DateTime<Utc>) -> Result<Keys> {
         let edit = Edit::without_request("local", now);
         let mut tx = db::begin_transaction(pool).await?;
         let found =
             sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;
         let team_id = match found {
             Some(id) => id,
-            None => create_team(&mut tx, team, &edit).await?.0.id,
+            None => create_team(&mut tx, team, secrets, &edit).await?.0.id,
         };
         let (_, admin) = create_key(&mut tx, Holder::Admin, "local admin", &edit).await?;
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "local runner", &edit).await?;
@@ -56,14 +57,14 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the database fails, or if the file cannot be read or written.
-    pub async fn load_or_create(pool: &PgPool, path: &Path, now: DateTime<Utc>) -> Result<Keys> {
+    pub async fn load_or_create(pool: &PgPool, path: &Path, secrets: &Secrets, now: DateTime<Utc>) -> Result<Keys> {
         let kept = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Keys>(&text).ok());
         if let Some(keys) = kept
             && keys.are_alive(pool).await?
         {
             return Ok(keys);
         }
-        let keys = Keys::create_for_team(pool, "demo", now).await?;
+        let keys = Keys::create_for_team(pool, "demo", secrets, now).await?;
         write_secret(path, &serde_json::to_string_pretty(&keys)?)?;
         Ok(keys)
     }
@@ -76,6 +77,19 @@ impl Keys {
         let alive: i64 = sqlx::query_scalar(count).bind(prefixes).fetch_one(pool).await?;
         Ok(usize::try_from(alive) == Ok(all.len()))
     }
+}
+
+/// Returns the file of the key that encrypts the secrets of a kept database, beside its file of keys. Creates it, if it is
+/// missing.
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub(super) fn create_secrets_key(keys: &Path) -> Result<PathBuf> {
+    let path = keys.with_file_name("secrets.key");
+    if !path.exists() {
+        write_secret(&path, &Keyring::generate("local")?)?;
+    }
+    Ok(path)
 }
 
 /// Writes a file that only its owner can read. The file is complete or does not exist.

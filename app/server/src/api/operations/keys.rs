@@ -98,7 +98,8 @@ pub(crate) async fn create_team(
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    let (team, secret) = teams::create_team(&mut tx, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
+    let (team, secret) =
+        teams::create_team(&mut tx, &body.name, &app.secrets, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
         id: team.id,

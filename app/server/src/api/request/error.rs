@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
+use workflows::secrets::SecretError;
 
 use super::request_id::{RequestId, current_id};
 
@@ -229,6 +230,15 @@ impl From<anyhow::Error> for Error {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         Arc::new(error).into()
+    }
+}
+
+impl From<SecretError> for Error {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Database(error) => error.into(),
+            error @ (SecretError::MissingKey { .. } | SecretError::Damaged(_)) => Self::Internal(error.into()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use db::failpoint::pass_point;
 use schedule::WorkflowId;
+use serde_json::Value;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::redaction::Audience;
@@ -68,6 +69,13 @@ impl LockedEdit {
                 Err(Error::conflict("managed", &detail))
             }
         }
+    }
+
+    /// Encrypts the header values that this edit writes.
+    pub(super) async fn seal_action(&mut self, app: &App, action: &mut Value) -> Result<(), Error> {
+        let (team, before) = (self.before.team_id, Some(&self.before.spec.action));
+        app.secrets.seal_action(&mut self.tx, team, action, before, self.edit.now).await?;
+        Ok(())
     }
 
     /// Saves the workflow with these fields, as [`Self::save_and_commit`].
