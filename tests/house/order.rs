@@ -28,7 +28,7 @@ static HOUSES: [House; 15] = [
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main team_limits_command"),
+            ("process", "lib main keys_command team_limits_command"),
             ("run", "run server"),
             ("API", "api"),
             ("handlers", "api/operations api/runs api/workflows"),
@@ -73,7 +73,7 @@ static HOUSES: [House; 15] = [
             ("crate", "lib"),
             ("gate", "gate"),
             ("teams", "teams"),
-            ("keys", "keys"),
+            ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
             ("limits", "in_flight limits"),
         ],
     },

@@ -4,8 +4,15 @@
 //! `workflows` for the audit log and the signing secret of a team, and `db`. It must not import the ledger or the
 //! executor, and it must not depend on axum: the API translates its answers.
 
+pub mod ensured_keys;
 pub mod gate;
 pub mod in_flight;
+pub mod key;
+pub mod key_text;
+pub mod key_uses;
 pub mod keys;
 pub mod limits;
+pub mod restrictions;
+pub mod rights;
+pub mod rotation;
 pub mod teams;
