@@ -6,6 +6,7 @@ mod end_to_end;
 mod failover;
 mod invoke;
 mod isolation;
+mod keys;
 mod logs;
 mod migrations;
 mod notifications;

@@ -29,7 +29,7 @@ static HOUSES: [House; 17] = [
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main command_line_user team_limits_command"),
+            ("process", "lib main command_line_user keys_command team_limits_command"),
             ("run", "run server"),
             ("API", "api"),
             ("handlers", "api/operations api/runs api/workflows"),
@@ -84,7 +84,7 @@ static HOUSES: [House; 17] = [
             ("crate", "lib"),
             ("gate", "gate"),
             ("teams", "teams"),
-            ("keys", "keys"),
+            ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
             ("limits", "bad_keys in_flight limits"),
             ("addresses", "network"),
         ],

@@ -1,8 +1,9 @@
 //! Steps 1 and 7 of 7: which keys are valid, and how often they may be used.
 //!
 //! An active key is cached for a few seconds, so that a duplicate fire reads no database and a revoked key is soon
-//! refused. Unknown keys are rate-limited by address, before the database is read; active keys never are limited by the
-//! unknown keys that their address sends.
+//! refused. Its end and its networks are checked with each request. A text that is no key, for example because its
+//! checksum is wrong, reads no database. Unknown keys are rate-limited by address, before the database is read; active
+//! keys never are limited by the unknown keys that their address sends.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use ipnet::IpNet;
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -20,9 +22,13 @@ use workflows::audit::Edit;
 
 use crate::bad_keys::BadKeys;
 use crate::in_flight::{Counted, Full, InFlight, Place};
-use crate::keys::{Key, Kind, Role, list_active_digests, public_part, verify_key};
+use crate::key::Key;
+use crate::key_text::KeyText;
+use crate::key_uses::KeyUses;
+use crate::keys::{list_active_digests, verify_key};
 use crate::limits::TeamLimits;
 use crate::network::network_of;
+use crate::rights::{Kind, Role, Scope, Scopes};
 
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
@@ -47,6 +53,9 @@ pub struct Caller {
     pub team_id: Option<i64>,
     /// The permissions of its team key; `None` for any other key.
     pub role: Option<Role>,
+    scopes: Scopes,
+    expires_on: Option<DateTime<Utc>>,
+    allowed_cidrs: Option<Arc<[IpNet]>>,
     /// The limits of its team, with the defaults of the operator.
     limits: TeamLimits,
 }
@@ -96,6 +105,10 @@ pub enum Admission {
     Admitted(Caller),
     /// The key is valid, but has reached its rate limit.
     TooManyRequests,
+    /// The key has expired. Only a client that has its secret is told so.
+    Expired,
+    /// The key is valid, but not from the address of the client.
+    AddressNotAllowed,
     /// The key is unknown or revoked.
     Unknown,
     /// The key is unknown or revoked, and its address has tried too many such keys.
@@ -143,6 +156,28 @@ impl Caller {
         Self { address: Some(address), ..self }
     }
 
+    /// Whether its key permits a route that requires this scope.
+    #[must_use]
+    pub fn permits(&self, required: Scope) -> bool {
+        self.scopes.permits(required)
+    }
+
+    /// The id of its key.
+    #[must_use]
+    pub fn key_id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Why its key is not accepted from this address now.
+    fn find_refusal(&self, peer: IpAddr, now: DateTime<Utc>) -> Option<Admission> {
+        // An IPv4 client of a socket for both families has an address such as ::ffff:10.1.2.3.
+        let peer = peer.to_canonical();
+        if self.allowed_cidrs.as_ref().is_some_and(|allowed| !allowed.iter().any(|network| network.contains(&peer))) {
+            return Some(Admission::AddressNotAllowed);
+        }
+        self.expires_on.is_some_and(|expires_on| expires_on <= now).then_some(Admission::Expired)
+    }
+
     fn of_key(key: Key, limits: TeamLimits) -> Self {
         Self {
             id: key.id,
@@ -152,6 +187,9 @@ impl Caller {
             kind: key.kind,
             team_id: key.team_id,
             role: key.role,
+            scopes: key.scopes,
+            expires_on: key.expires_on,
+            allowed_cidrs: key.allowed_cidrs.map(Arc::from),
             limits,
         }
     }
@@ -166,6 +204,7 @@ pub struct Gate {
     bad: Option<Arc<BadKeys>>,
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
+    uses: KeyUses,
     limits: Limits,
 }
 
@@ -180,6 +219,7 @@ impl Gate {
             good: NonZeroU32::new(limits.key_requests_per_sec)
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
             in_flight: InFlight::default(),
+            uses: KeyUses::default(),
             limits,
         }
     }
@@ -207,26 +247,24 @@ impl Gate {
         peer: IpAddr,
         now: DateTime<Utc>,
     ) -> Result<Admission, Arc<sqlx::Error>> {
-        let caller = match self.find_caller(pools, presented, peer, now).await? {
+        let caller = match self.find_caller(pools, presented, peer).await? {
             Found::Active(caller) => caller,
             Found::Unknown => return Ok(Admission::Unknown),
             Found::TooManyUnknown => return Ok(Admission::TooManyUnknown),
         };
+        if let Some(refusal) = caller.find_refusal(peer, now) {
+            return Ok(refusal);
+        }
         if caller.kind != Kind::Scheduler
             && self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err())
         {
             return Ok(Admission::TooManyRequests);
         }
+        self.uses.note(caller.id, peer.to_canonical(), now);
         Ok(Admission::Admitted(caller))
     }
 
-    async fn find_caller(
-        &self,
-        pools: KeyPools<'_>,
-        presented: &str,
-        peer: IpAddr,
-        now: DateTime<Utc>,
-    ) -> Result<Found, Arc<sqlx::Error>> {
+    async fn find_caller(&self, pools: KeyPools<'_>, presented: &str, peer: IpAddr) -> Result<Found, Arc<sqlx::Error>> {
         // By its digest, so that the cache has no key.
         let digest: [u8; 32] = Sha256::digest(presented).into();
         if let Some(Some(caller)) = self.believed.get(&digest).await {
@@ -235,12 +273,13 @@ impl Gate {
         // The try is taken before the lookup, so that many requests at once do not read the database for one try.
         let has_try = self.bad.as_ref().is_none_or(|bad| bad.take_try(peer, Instant::now()));
         let unknown = if has_try { Found::Unknown } else { Found::TooManyUnknown };
-        if public_part(presented).is_none() || (!has_try && !self.is_active(pools.fires, digest).await?) {
+        let Some(text) = KeyText::parse(presented) else { return Ok(unknown) };
+        if !has_try && !self.is_active(pools.fires, digest).await? {
             return Ok(unknown);
         }
         let looked_up = self.believed.try_get_with(digest, async {
             let mut connection = pools.of_request.acquire().await?;
-            let found = verify_key(&mut connection, presented, now).await?;
+            let found = verify_key(&mut connection, &text).await?;
             Ok::<_, sqlx::Error>(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
         });
         let Some(caller) = looked_up.await? else { return Ok(unknown) };
@@ -292,6 +331,14 @@ impl Gate {
             Work::Edit => Some(self.in_flight.take_place(Counted::Edits(team_id), limits.edits_in_flight)?),
         };
         Ok(Places { requests, work })
+    }
+
+    /// Writes when and from where keys were used since the last call; called once a minute.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached or refuses the statement.
+    pub async fn write_key_uses(&self, pool: &PgPool) -> sqlx::Result<()> {
+        self.uses.write(pool).await
     }
 
     /// The limits of keys, addresses and teams.

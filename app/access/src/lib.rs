@@ -5,9 +5,16 @@
 //! executor, and it must not depend on axum: the API translates its answers.
 
 mod bad_keys;
+pub mod ensured_keys;
 pub mod gate;
 pub mod in_flight;
+pub mod key;
+pub mod key_text;
+pub mod key_uses;
 pub mod keys;
 pub mod limits;
 pub mod network;
+pub mod restrictions;
+pub mod rights;
+pub mod rotation;
 pub mod teams;

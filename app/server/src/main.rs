@@ -1,15 +1,16 @@
 //! The app's command line: `cronbox-app serve`, `cronbox-app migrate`, `cronbox-app teams create` and others.
 
 mod command_line_user;
+mod keys_command;
 mod team_limits_command;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use access::keys::{Kind, Role};
-use access::{keys, teams};
+use access::key_text::make_key_text;
+use access::keys::Kind;
+use access::teams;
 use anyhow::Context as _;
-use app::api::operations::keys::parse_holder;
 use app::config::{Config, SecretsKeys, database_options};
 use app::schedules_file::load_schedules;
 use app::{App, Listeners, Pools};
@@ -18,6 +19,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use db::{PgConnection, PgPool, Pooler};
 use executor::Shutdown;
+use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
@@ -170,18 +172,24 @@ enum Keys {
     Create {
         #[command(flatten)]
         database: Database,
+        #[command(flatten)]
+        named: NamedKey,
+    },
+    /// Create the key that is given, unless it exists. It may be repeated, by several processes at once.
+    Ensure {
+        #[command(flatten)]
+        database: Database,
+        /// The key, as `cronbox-app keys generate` prints it; better in the environment, because other users can read a command line.
+        #[arg(long, env = "CRONBOX_KEY", hide_env_values = true)]
+        key: String,
+        #[command(flatten)]
+        named: NamedKey,
+    },
+    /// Print a new key, for `keys ensure`. It needs no database, and nothing accepts the key before.
+    Generate {
         /// What it gives access to.
         #[arg(long, value_parser = parse_word::<Kind>)]
         kind: Kind,
-        /// The team, for a team key.
-        #[arg(long)]
-        team: Option<i64>,
-        /// The role, for a team key.
-        #[arg(long, value_parser = parse_word::<Role>)]
-        role: Option<Role>,
-        /// What it is for.
-        #[arg(long)]
-        name: String,
     },
 }
 
@@ -203,8 +211,11 @@ async fn main() -> ExitCode {
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
-        Command::Keys(Keys::Create { database, kind, team, role, name }) => {
-            create_key(&database, kind, team, role, &name).await
+        Command::Keys(Keys::Create { database, named }) => create_key(&database, &named).await,
+        Command::Keys(Keys::Ensure { database, key, named }) => ensure_key(&database, &key, &named).await,
+        Command::Keys(Keys::Generate { kind }) => {
+            println!("{}", make_key_text(kind));
+            Ok(())
         }
         Command::Secrets(SecretsCommand::ReEncrypt { database, secrets }) => reencrypt(&database, &secrets).await,
         Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
@@ -292,19 +303,11 @@ async fn set_team_limits(database: &Database, team: i64, named: &NamedLimits) ->
     Ok(())
 }
 
-async fn create_key(
-    database: &Database,
-    kind: Kind,
-    team: Option<i64>,
-    role: Option<Role>,
-    name: &str,
-) -> anyhow::Result<()> {
-    field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
-    let holder = parse_holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
+async fn create_key(database: &Database, named: &NamedKey) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (_, secret) = keys::create_key(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
+    let secret = keys_command::create_key(&mut tx, named, &edit).await?;
     tx.commit().await?;
     println!("{}", secret.reveal_text());
     Ok(())
@@ -319,6 +322,17 @@ async fn reencrypt(database: &Database, secrets: &SecretsKeys) -> anyhow::Result
     let now = database_time::cronbox_now(&mut *pool.acquire().await?).await?;
     let done = reencrypt_secrets(&pool, &secrets, now).await?;
     println!("{}", serde_json::to_string(&done)?);
+    Ok(())
+}
+
+async fn ensure_key(database: &Database, key: &str, named: &NamedKey) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    db::check_migrated(&pool).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
+    let edit = command_line_edit(&mut tx).await?;
+    let sentence = keys_command::ensure_key(&mut tx, key, named, &edit).await?;
+    tx.commit().await?;
+    println!("{sentence}");
     Ok(())
 }
 
@@ -377,9 +391,4 @@ fn shutdown() -> std::io::Result<Shutdown> {
         signal.hand_over();
     });
     Ok(shutdown)
-}
-
-/// Parses an enum value of the API from the command line.
-fn parse_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).map_err(|error| error.to_string())
 }

@@ -77,7 +77,11 @@ impl Metrics {
         let zone_data = Family::<[(&str, String); 1], Gauge>::default();
         zone_data.get_or_create(&[("version", ZoneSet::installed().version().to_string())]).set(1);
         registry.register("zone_data", "The zone data of this instance, by version", zone_data);
-        registry.register("bad_keys", "Requests with an unknown or revoked key", self.bad_keys.clone());
+        registry.register(
+            "bad_keys",
+            "Requests with a key that is unknown, revoked, expired or not accepted from its address",
+            self.bad_keys.clone(),
+        );
         registry.register("refusals", "Refused requests and ended connections, by reason", self.refusals.clone());
         registry.register(
             "job_failures",

@@ -83,6 +83,9 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     }
     notifying.abort();
     sweeping.abort();
+    if tokio::time::timeout(REQUESTS_END, write_key_uses(&app)).await.is_err() {
+        tracing::warn!("uses of keys not written at shutdown");
+    }
     forgetting.abort();
     sampling.abort();
     following.abort();
@@ -119,11 +122,18 @@ async fn keep_sampling(app: App) {
     }
 }
 
-/// Removes idle entries of the rate limiters.
+/// Removes idle entries of the rate limiters, and writes which keys were used.
 async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
         app.gate.remove_idle_entries();
+        write_key_uses(&app).await;
+    }
+}
+
+async fn write_key_uses(app: &App) {
+    if let Err(error) = app.gate.write_key_uses(&app.pools.work).await {
+        tracing::warn!(%error, "uses of keys not written; trying again in a minute");
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use access::key_text::KeyText;
 use access::keys::{Holder, Role, create_key};
 use access::teams::create_team;
 use anyhow::{Context, Result};
@@ -70,9 +71,9 @@ impl Keys {
     }
 
     async fn are_alive(&self, pool: &PgPool) -> sqlx::Result<bool> {
-        // A key is cb_<prefix>_<secret>.
         let all = [&self.admin, &self.scheduler, &self.editor];
-        let prefixes: Vec<_> = all.iter().filter_map(|key| key.split('_').nth(1).map(str::to_owned)).collect();
+        let prefixes: Vec<_> =
+            all.iter().filter_map(|key| KeyText::parse(key)).map(|key| key.prefix().to_owned()).collect();
         let count = "SELECT count(*) FROM api_keys WHERE prefix = ANY($1) AND revoked_on IS NULL";
         let alive: i64 = sqlx::query_scalar(count).bind(prefixes).fetch_one(pool).await?;
         Ok(usize::try_from(alive) == Ok(all.len()))

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use access::gate::{ACTIVE_KEYS_FRESH_FOR, Admission, KeyPools};
-use access::keys::{Kind, Role};
+use access::rights::Scope;
 use axum::extract::FromRequestParts;
-use axum::http::Extensions;
 use axum::http::request::Parts;
+use axum::http::{Extensions, StatusCode};
 use db::PgPool;
 use workflows::definition::redaction::Audience;
 
@@ -39,6 +39,10 @@ impl KeyPrefix {
 pub struct Viewer(pub Caller);
 /// May write: an admin everything, an editor the data of its team.
 pub struct Editor(pub Caller);
+/// May read what belongs to all teams.
+pub struct Auditor(pub Caller);
+/// May also repair the outbox and check the drift.
+pub struct Operator(pub Caller);
 /// May do everything except `:invoke`.
 pub struct Admin(pub Caller);
 /// May call `:invoke`.
@@ -92,6 +96,16 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
             let limit = Limit { policy: "key-requests-per-second", quota, window_secs: Some(1), retry_secs: 1 };
             Err(Error::limited("rate_limited", detail, limit))
         }
+        Admission::Expired => {
+            app.metrics.bad_keys.inc();
+            Err(Error::key_expired())
+        }
+        Admission::AddressNotAllowed => {
+            app.metrics.bad_keys.inc();
+            let detail =
+                "the key is not accepted from this address: use one of its networks, or ask an admin for another key";
+            Err(Error::Refused(StatusCode::FORBIDDEN, "address_not_allowed", detail.to_owned()))
+        }
         Admission::Unknown => {
             app.metrics.bad_keys.inc();
             Err(Error::unauthorized())
@@ -111,21 +125,23 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
 
 /// Returns how much of a workflow this caller sees.
 pub(crate) fn audience_of(caller: &Caller) -> Audience {
-    match caller.role {
-        Some(Role::Viewer) => Audience::Viewer,
-        Some(Role::Editor) | None => Audience::Editor,
+    if caller.permits(Scope::Edit) { Audience::Editor } else { Audience::Viewer }
+}
+
+/// Returns the caller of a request, if its key has the scope.
+async fn require(parts: &mut Parts, app: &App, scope: Scope) -> Result<Caller, Error> {
+    let caller = Caller::from_request_parts(parts, app).await?;
+    if caller.permits(scope) {
+        return Ok(caller);
     }
+    Err(Error::forbidden(&format!("use a key with the scope {}", scope.as_str())))
 }
 
 impl FromRequestParts<App> for Viewer {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind {
-            Kind::Admin | Kind::Team => Ok(Self(caller)),
-            Kind::Scheduler => Err(Error::forbidden("a scheduler key can only call :invoke")),
-        }
+        require(parts, app, Scope::Read).await.map(Self)
     }
 }
 
@@ -133,11 +149,23 @@ impl FromRequestParts<App> for Editor {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let Viewer(caller) = Viewer::from_request_parts(parts, app).await?;
-        match caller.role {
-            Some(Role::Viewer) => Err(Error::forbidden("this key can only read: use one with the role editor")),
-            Some(Role::Editor) | None => Ok(Self(caller)),
-        }
+        require(parts, app, Scope::Edit).await.map(Self)
+    }
+}
+
+impl FromRequestParts<App> for Auditor {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        require(parts, app, Scope::Auditor).await.map(Self)
+    }
+}
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        require(parts, app, Scope::Operate).await.map(Self)
     }
 }
 
@@ -145,11 +173,7 @@ impl FromRequestParts<App> for Admin {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind {
-            Kind::Admin => Ok(Self(caller)),
-            Kind::Team | Kind::Scheduler => Err(Error::forbidden("use an admin key")),
-        }
+        require(parts, app, Scope::Admin).await.map(Self)
     }
 }
 
@@ -157,10 +181,6 @@ impl FromRequestParts<App> for Scheduler {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind {
-            Kind::Scheduler => Ok(Self),
-            Kind::Admin | Kind::Team => Err(Error::forbidden("use a scheduler key")),
-        }
+        require(parts, app, Scope::Invoke).await.map(|_| Self)
     }
 }

@@ -115,6 +115,16 @@ impl Error {
         Self::Refused(StatusCode::UNAUTHORIZED, "unauthorized", "send an active key in X-API-Key".into())
     }
 
+    /// 401: only a client that has the secret of the key gets it.
+    #[must_use]
+    pub fn key_expired() -> Self {
+        Self::Refused(
+            StatusCode::UNAUTHORIZED,
+            "key_expired",
+            "the key has expired: send an active key in X-API-Key".into(),
+        )
+    }
+
     /// 408.
     #[must_use]
     pub fn timeout() -> Self {

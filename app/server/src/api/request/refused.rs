@@ -1,6 +1,6 @@
 //! Steps 1 and 7 of 7: what every request passes first: its `Host`, and the count of refused requests.
 
-use access::keys::public_part;
+use access::key_text::KeyText;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, Version, header};
 use axum::middleware::Next;
@@ -21,7 +21,7 @@ pub(crate) async fn note_refused_requests(State(app): State<App>, request: Reque
         Err(error) => error.into_response(),
     };
     if let Some(RefusalReason(reason)) = response.extensions().get() {
-        let key_prefix = key.as_ref().and_then(|key| public_part(key.to_str().ok()?));
+        let key_prefix = key.as_ref().and_then(|key| KeyText::parse(key.to_str().ok()?)).map(|key| key.prefix());
         let route = route.as_ref().map(MatchedPath::as_str);
         app.note_refusal(&Refusal { reason, address: peer.0, key_prefix, route });
     }
