@@ -114,7 +114,7 @@ routes! {
         Viewer    List get    "/api/v1/backfills"                    backfills::list_backfills;
         Viewer    Read get    "/api/v1/backfills/{id}"               backfills::get_backfill;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
-        Viewer    Read get    "/api/v1/jobs"                         jobs::list_jobs;
+        Admin     Read get    "/api/v1/jobs"                         jobs::list_jobs;
         Admin     List get    "/api/v1/outbox"                       outbox::list_outbox;
         Admin     List get    "/api/v1/drift"                        drift::show_drift;
         Admin     Edit post   "/api/v1/drift:check"                  drift::check_drift;
