@@ -125,6 +125,7 @@ pub struct KeyPools<'a> {
 }
 
 /// What is known of a key.
+#[expect(clippy::large_enum_variant, reason = "as Admission")]
 enum Found {
     Active(Caller),
     Unknown,

@@ -139,7 +139,7 @@ routes! {
         Viewer    List get    "/api/v1/backfills"                    backfills::list_backfills;
         Viewer    Read get    "/api/v1/backfills/{id}"               backfills::get_backfill;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
-        Viewer    Read get    "/api/v1/jobs"                         jobs::list_jobs;
+        Auditor   Read get    "/api/v1/jobs"                         jobs::list_jobs;
         Auditor   List get    "/api/v1/outbox"                       outbox::list_outbox;
         Auditor   List get    "/api/v1/drift"                        drift::show_drift;
         Operator  Edit post   "/api/v1/drift:check"                  drift::check_drift;

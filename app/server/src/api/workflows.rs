@@ -32,7 +32,7 @@ use super::request::read::{begin_read, failed_read};
 use crate::App;
 use edit::{LockedEdit, answer, parse_wait, read_when_applied};
 use quota::check_quota;
-use view::{WorkflowAnswer, WorkflowView, view_workflow};
+use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -97,7 +97,7 @@ pub(crate) async fn create_workflow(
     place.release();
     app.notifier.request_notification();
     let location = format!("/api/v1/workflows/{}", made.id);
-    let read = read_when_applied(&app, made.id, made.revision.0, wait).await?;
+    let read = read_when_applied(&app, &caller, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
 }
 
@@ -111,8 +111,10 @@ pub(crate) async fn get_workflow(
     Id(id): Id<WorkflowId>,
 ) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pools.reads.acquire().await?;
-    let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(WorkflowAnswer(view_workflow(found, audience_of(&caller), app.clock.now())))
+    let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?;
+    let (workflow, sync) = found.ok_or_else(Error::not_found)?;
+    let read = (workflow, sync_for(&caller, sync));
+    Ok(WorkflowAnswer(view_workflow(read, audience_of(&caller), app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
@@ -155,7 +157,8 @@ async fn read_page(
     let mut tx = begin_read(app).await?;
     let KeysetPage { rows, next } = workflows::list_workflows(&mut tx, &filter).await.map_err(failed_read)?;
     tx.commit().await?;
-    Ok(KeysetPage { rows, next: next.map(WorkflowId) })
+    let shown = |listed: ListedWorkflow| ListedWorkflow { sync: sync_for(caller, listed.sync), ..listed };
+    Ok(KeysetPage { rows: rows.into_iter().map(shown).collect(), next: next.map(WorkflowId) })
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.

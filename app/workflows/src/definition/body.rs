@@ -151,7 +151,9 @@ impl WorkflowBody {
     pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
         let action = sealed::without_existing_seals(&self.action, existing.map(|spec| &spec.action))?;
         Action::parse(action.as_ref())?;
-        field::check_name("name", &self.name)?;
+        if existing.is_none_or(|existing| existing.name != self.name) {
+            field::check_name("name", &self.name)?;
+        }
         self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
         if existing.is_none_or(|existing| existing.starting_inputs != starting_inputs) {

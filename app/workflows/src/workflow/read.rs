@@ -37,7 +37,8 @@ macro_rules! select_workflows {
                w.pause_after_failures, w.pause_until, w.managed_by, w.created_on AS "created_on!",
                w.updated_on AS "updated_on!",
                sync_status(p) AS "sync_status!: SyncStatus",
-               p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
+               p.desired_revision AS "desired_revision?", p.applied_revision, p.error_class, p.last_error,
+               p.applied_on
         "#
                 + $($source)+,
             $($arguments)*
@@ -254,6 +255,7 @@ pub(super) struct Row {
     pub(super) sync_status: SyncStatus,
     pub(super) desired_revision: Option<i64>,
     pub(super) applied_revision: Option<i64>,
+    pub(super) error_class: Option<String>,
     pub(super) last_error: Option<String>,
     pub(super) applied_on: Option<DateTime<Utc>>,
 }
@@ -303,6 +305,7 @@ impl Row {
             status: self.sync_status,
             desired_revision: self.desired_revision,
             applied_revision: self.applied_revision,
+            error_class: self.error_class,
             last_error: self.last_error,
             applied_at: self.applied_on,
         };

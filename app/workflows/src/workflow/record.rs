@@ -124,10 +124,38 @@ pub struct Sync {
     pub(super) desired_revision: Option<i64>,
     // The revision that EventBridge has acknowledged.
     pub(super) applied_revision: Option<i64>,
-    // The last error, for the workflow's owner.
+    // The class of the last error; `None` if the next attempt decides.
+    pub(super) error_class: Option<String>,
+    // The last error. Admins read the words of EventBridge; for others see `without_words_of_aws`.
     pub(super) last_error: Option<String>,
     // When EventBridge last acknowledged an edit.
     pub(super) applied_at: Option<DateTime<Utc>>,
+}
+
+/// What the publisher says of a cron or a timezone that it cannot read; it is about the workflow only.
+const UNREADABLE: &str = "the stored ";
+
+impl Sync {
+    /// For the members of a team: the words of EventBridge name the account, its roles and its quotas.
+    #[must_use]
+    pub fn without_words_of_aws(self) -> Self {
+        let class = self.error_class.as_deref();
+        let last_error = self.last_error.map(|stored| match class {
+            _ if stored.starts_with(UNREADABLE) => stored,
+            Some("transient") => "EventBridge does not answer; the publisher tries again".to_owned(),
+            Some("environment") => {
+                "EventBridge refuses a setting, a permission or a quota of the deployment: ask an operator; the \
+                 publisher tries again"
+                    .to_owned()
+            }
+            Some("permanent") => {
+                "EventBridge refuses the schedule: change its cron, timezone or dates, or ask an operator for the reason"
+                    .to_owned()
+            }
+            _ => "EventBridge has not accepted the schedule yet; the publisher tries again".to_owned(),
+        });
+        Self { last_error, ..self }
+    }
 }
 
 /// The outcome of an edit.

@@ -1,5 +1,6 @@
 //! Step 1 of 7: a workflow as the API shows it, with its synchronization to EventBridge.
 
+use access::keys::Kind;
 use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +15,7 @@ use workflows::definition::redaction::{self, Audience};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{ListedWorkflow, State, Sync, Workflow};
 
+use crate::api::request::auth::Caller;
 use crate::api::request::page::raw_json;
 
 /// A workflow.
@@ -85,6 +87,14 @@ pub struct WorkflowAnswer(pub WorkflowView);
 impl IntoResponse for WorkflowAnswer {
     fn into_response(self) -> Response {
         ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
+    }
+}
+
+/// What a caller reads of the synchronization: only an admin reads the words of EventBridge.
+pub(super) fn sync_for(caller: &Caller, sync: Sync) -> Sync {
+    match caller.kind {
+        Kind::Admin => sync,
+        Kind::Team | Kind::Scheduler => sync.without_words_of_aws(),
     }
 }
 
