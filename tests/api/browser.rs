@@ -57,7 +57,6 @@ async fn the_docs_page_has_no_inline_code() {
     let page = Api::without_key(s.url()).get("/docs/").await.expect(200).text;
     let tag = Regex::new(r"<(\w+)([^>]*)>([^<]*)").unwrap();
     let inline = Regex::new(r"\s(style|on\w+)=|javascript:").unwrap();
-    let inline = Regex::new(r"\s(style|on\w+)=|javascript:").unwrap();
     let mut scripts = 0;
     for found in tag.captures_iter(&page) {
         let (name, attributes, content) = (&found[1], &found[2], found[3].trim());

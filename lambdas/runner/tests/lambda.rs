@@ -84,6 +84,7 @@ async fn rate_limited_keys_are_fetched_again() {
     let mut runner = runner_at(&address);
     let first = answer(&mut answers).await;
     runner.kill().unwrap();
+    runner.wait().unwrap();
     assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
     assert_eq!(*world.keys_seen.lock().unwrap(), ["flooded", "new"]);
 }
