@@ -150,20 +150,4 @@ mod tests {
         assert_eq!(event["fields"], serde_json::json!({"message": "run accepted", "workflow_id": 12}));
         assert!(event["timestamp"].is_string(), "{log}");
     }
-
-    /// sqlx asks for each statement whether its events are wanted. With a filter of one layer, the next event was lost.
-    #[test]
-    fn no_event_is_lost_after_a_question() {
-        for filter in ["info,app=debug", "info,sqlx=warn,app=debug", "app=debug"] {
-            let log = logged(Form::Text, filter, || {
-                for _ in 0..3 {
-                    let is_wanted = tracing::enabled!(target: "sqlx::query", tracing::Level::DEBUG, summary);
-                    assert!(!is_wanted, "{filter}");
-                    tracing::debug!(target: "app", "event of the app");
-                    tracing::info!(target: "app", "event of the app");
-                }
-            });
-            assert_eq!(log.lines().count(), 6, "{filter}: {log}");
-        }
-    }
 }
