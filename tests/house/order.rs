@@ -83,7 +83,7 @@ static HOUSES: [House; 17] = [
         rooms: &[
             ("crate", "lib"),
             ("gate", "gate"),
-            ("teams", "teams"),
+            ("teams", "signing_secrets teams"),
             ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
             ("limits", "bad_keys in_flight limits"),
             ("addresses", "network"),

@@ -17,4 +17,5 @@ pub mod network;
 pub mod restrictions;
 pub mod rights;
 pub mod rotation;
+pub mod signing_secrets;
 pub mod teams;

@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the secrets of teams, encrypted at rest.
 //!
 //! A key of [`Keyring`], which only the environment has, encrypts the data key of each team. The data key encrypts the
-//! values of the team's headers and its signing secrets. A ciphertext is bound to its purpose: to the team, and a header
+//! values of the team's headers, its signing secrets and its named secrets. A ciphertext is bound to its purpose: to the team, and a header
 //! to its name and to the origin of the URL, so that a ciphertext which is moved cannot be decrypted.
 //!
 //! Without a key everything is stored as text, and existing text stays readable after a key was set.
@@ -13,6 +13,7 @@ mod keyring;
 mod purpose;
 pub mod reencrypt;
 mod signing_secret;
+pub mod team_secrets;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -52,6 +53,17 @@ pub enum SecretError {
         "a secret of team {0} cannot be decrypted: it was moved or changed, or a key of CRONBOX_SECRETS_KEY is wrong"
     )]
     Damaged(i64),
+    /// An action refers to a secret that the team does not have.
+    #[error("the secret `{0}` does not exist: create it with PUT /teams/{{id}}/secrets/{0}")]
+    Unknown(String),
+    /// An action refers to a secret that may not be sent to the origin of its URL.
+    #[error("the secret `{name}` may not be sent to {origin}: an admin can allow the origin")]
+    OtherOrigin {
+        /// The name of the secret.
+        name: String,
+        /// The origin of the action's URL.
+        origin: String,
+    },
     /// The database cannot be reached or refuses a statement.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
