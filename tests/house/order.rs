@@ -71,6 +71,7 @@ static HOUSES: [House; 15] = [
         src: "app/access/src",
         rooms: &[
             ("crate", "lib"),
+            ("failed logins", "failed_logins"),
             ("gate", "gate"),
             ("teams", "teams"),
             ("keys", "keys"),
@@ -183,7 +184,7 @@ static HOUSES: [House; 15] = [
         src: "cli/src",
         rooms: &[
             ("process", "main"),
-            ("nouns", "cron dlq drift jobs outbox verify"),
+            ("nouns", "audit cron dlq drift jobs outbox verify"),
             ("app and output", "client print"),
         ],
     },

@@ -4,6 +4,7 @@
 //! `workflows` for the audit log and the signing secret of a team, and `db`. It must not import the ledger or the
 //! executor, and it must not depend on axum: the API translates its answers.
 
+pub mod failed_logins;
 pub mod gate;
 pub mod in_flight;
 pub mod keys;

@@ -37,6 +37,7 @@ pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> a
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pools.work.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
+    let counting = tokio::spawn(keep_storing_failed_logins(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
     let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
@@ -51,6 +52,10 @@ pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> a
     }
     notifying.abort();
     sweeping.abort();
+    counting.abort();
+    if let Err(error) = app.failed_logins.store_all(&app.pools.work).await {
+        tracing::warn!(%error, "failed logins of the last minute not stored");
+    }
     forgetting.abort();
     sampling.abort();
     following.abort();
@@ -84,6 +89,19 @@ async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
         app.gate.remove_idle_entries();
+    }
+}
+
+/// How often failed logins of ended minutes are stored. The job `audit` waits a minute for them.
+const STORE_EVERY: Duration = Duration::from_secs(15);
+
+/// Stores the failed logins of ended minutes.
+async fn keep_storing_failed_logins(app: App) {
+    loop {
+        tokio::time::sleep(STORE_EVERY).await;
+        if let Err(error) = app.failed_logins.store_ended_minutes(&app.pools.work, app.clock.now()).await {
+            tracing::warn!(%error, "failed logins not stored; they are kept and stored later");
+        }
     }
 }
 

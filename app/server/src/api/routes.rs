@@ -7,7 +7,7 @@ use axum::{Router, middleware};
 use utoipa::OpenApi;
 
 use super::openapi::{self, Key};
-use super::operations::{drift, health, jobs, keys, outbox, stats, team_limits, verify};
+use super::operations::{audit, drift, health, jobs, keys, outbox, stats, team_limits, verify};
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
 use super::workflows::{self, previews, schedules, verbs};
@@ -120,6 +120,9 @@ routes! {
         Admin     Edit post   "/api/v1/drift:check"                  drift::check_drift;
         Viewer    List get    "/api/v1/stats"                        stats::show_stats;
         Admin     List get    "/api/v1/verify"                       verify::verify_ledger;
+        Viewer    List get    "/api/v1/audit"                        audit::list_audit;
+        Viewer    List get    "/api/v1/audit:export"                 audit::export_audit;
+        Admin     List get    "/api/v1/audit:verify"                 audit::verify_audit;
         Open      Open get    "/healthz"                             health::show_health;
         Open      Open get    "/readyz"                              health::show_readiness;
         Open      Open get    "/metrics"                             health::show_metrics;

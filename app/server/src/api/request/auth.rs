@@ -52,6 +52,7 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
         None => Err(Error::unauthorized()),
         Some(presented) => {
             let admission = app.gate.admit_key(pool, presented, peer, app.clock.now()).await?;
+            app.failed_logins.count_refusal(&admission, peer, app.clock.now());
             admitted(app, admission).map(|caller| caller.at_address(peer))
         }
     }
