@@ -16,6 +16,8 @@ use serde_json::Value;
 /// Longer than the 30 s after which the app itself answers with a timeout.
 const PATIENCE: Duration = Duration::from_secs(35);
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+/// Where the next page of JSON lines begins.
+const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
 /// Exit code of bad input, the same as clap's.
 const BAD_USE: u8 = 2;
 
@@ -100,6 +102,26 @@ impl Client {
     /// Returns a [`Refusal`], or fails if the app cannot be reached.
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
         self.send(self.request(Method::GET, path, query)?).await
+    }
+
+    /// Sends a GET of JSON lines, and returns them with the header `Next-Cursor`.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn get_lines(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> anyhow::Result<(String, Option<String>)> {
+        let request = self.request(Method::GET, path, query)?;
+        let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
+        let status = answer.status();
+        let next = answer.headers().get(NEXT_CURSOR).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let text = answer.text().await.with_context(|| self.unreached())?;
+        if !status.is_success() {
+            return Err(Refusal::read(status, &serde_json::from_str(&text).unwrap_or(Value::Null)).into());
+        }
+        Ok((text, next))
     }
 
     /// Sends a POST of a JSON body to a path below `/api/v1`.

@@ -1,5 +1,6 @@
 //! `cronbox`: the operator's tool. One file per noun.
 
+mod audit;
 mod client;
 mod cron;
 mod dlq;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::audit::run_audit;
 use crate::cron::run_cron;
 use crate::dlq::run_dlq;
 use crate::drift::run_drift;
@@ -31,6 +33,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Noun {
+    /// List, export or verify the audit log.
+    #[command(subcommand)]
+    Audit(audit::Verb),
     /// Explain a cron: its meaning and its times; works offline.
     #[command(subcommand)]
     Cron(cron::Verb),
@@ -52,6 +57,7 @@ enum Noun {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.noun {
+        Noun::Audit(verb) => run_audit(&verb),
         Noun::Cron(verb) => run_cron(&verb),
         Noun::Dlq(verb) => run_dlq(&verb),
         Noun::Drift(verb) => run_drift(&verb),

@@ -11,9 +11,11 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 41] = [
+const TABLES: [(&str, &str, &str); 44] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
+    ("audit_chain", "SI", ""),
+    ("audit_chain_start", "S", ""),
     ("audit_log", "SI", ""),
     ("backfills", "SIUD", ""),
     ("config_generation", "S", "SIU"),
@@ -21,6 +23,7 @@ const TABLES: [(&str, &str, &str); 41] = [
     ("decision_minutes", "SIUD", ""),
     ("decision_sums", "SIUD", ""),
     ("deleted_workflows", "SIUD", ""),
+    ("failed_logins", "SIUD", ""),
     ("fire_disagreements", "SIUD", "s"),
     ("job_failures", "SIUD", ""),
     ("jobs", "SIUD", ""),

@@ -82,6 +82,7 @@ static HOUSES: [House; 17] = [
         src: "app/access/src",
         rooms: &[
             ("crate", "lib"),
+            ("failed logins", "failed_logins"),
             ("gate", "gate"),
             ("teams", "signing_secrets teams"),
             ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
@@ -196,7 +197,7 @@ static HOUSES: [House; 17] = [
         src: "cli/src",
         rooms: &[
             ("process", "main"),
-            ("nouns", "cron dlq drift jobs outbox verify"),
+            ("nouns", "audit cron dlq drift jobs outbox verify"),
             ("app and output", "client print"),
         ],
     },

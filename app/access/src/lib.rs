@@ -6,6 +6,7 @@
 
 mod bad_keys;
 pub mod ensured_keys;
+pub mod failed_logins;
 pub mod gate;
 pub mod in_flight;
 pub mod key;

@@ -112,6 +112,9 @@ pub struct Config {
     /// When to add up the statistics of past minutes.
     #[arg(long, env = "CRONBOX_JOB_STATISTICS", default_value = "60s")]
     pub job_statistics: When,
+    /// When to extend the hash chain of the audit log, up to which it is exported.
+    #[arg(long, env = "CRONBOX_JOB_AUDIT", default_value = "10s")]
+    pub job_audit: When,
     /// When to remove old rows.
     #[arg(long, env = "CRONBOX_JOB_PRUNE", default_value = "0 3 * * *")]
     pub job_prune: When,

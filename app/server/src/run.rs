@@ -65,6 +65,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pools.work.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
+    let counting = tokio::spawn(keep_storing_failed_logins(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
     let (end_admin, admin_ended) = oneshot::channel();
@@ -85,6 +86,10 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     sweeping.abort();
     if tokio::time::timeout(REQUESTS_END, write_key_uses(&app)).await.is_err() {
         tracing::warn!("uses of keys not written at shutdown");
+    }
+    counting.abort();
+    if let Err(error) = app.failed_logins.store_all(&app.pools.work).await {
+        tracing::warn!(%error, "failed logins of the last minute not stored");
     }
     forgetting.abort();
     sampling.abort();
@@ -134,6 +139,19 @@ async fn sweep(app: App) {
 async fn write_key_uses(app: &App) {
     if let Err(error) = app.gate.write_key_uses(&app.pools.work).await {
         tracing::warn!(%error, "uses of keys not written; trying again in a minute");
+    }
+}
+
+/// How often failed logins of ended minutes are stored. The job `audit` waits a minute for them.
+const STORE_EVERY: Duration = Duration::from_secs(15);
+
+/// Stores the failed logins of ended minutes.
+async fn keep_storing_failed_logins(app: App) {
+    loop {
+        tokio::time::sleep(STORE_EVERY).await;
+        if let Err(error) = app.failed_logins.store_ended_minutes(&app.pools.work, app.clock.now()).await {
+            tracing::warn!(%error, "failed logins not stored; they are kept and stored later");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use access::failed_logins::FailedLogins;
 use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
@@ -53,6 +54,8 @@ pub struct Parts {
     pub clock_skew: ClockSkew,
     /// Authenticates keys.
     pub gate: Gate,
+    /// Counts requests with invalid keys, for the audit log.
+    pub failed_logins: FailedLogins,
     /// Decides fires.
     pub decider: FireDecider,
     /// Which addresses http actions may reach.
@@ -105,6 +108,7 @@ impl App {
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.gate_limits()),
+            failed_logins: FailedLogins::default(),
             decider: FireDecider::with_slots(pools.fires.clone(), ledger_kept, offered_slots.clone()),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),

@@ -4,7 +4,11 @@
 //! size of the object. Entries of version 0.1 have the complete object before and after. The job `prune` drops old months
 //! by a function of the schema's owner.
 
+pub mod chain;
 mod difference;
+pub mod list;
+pub mod verify;
+mod writers;
 
 use std::net::IpAddr;
 

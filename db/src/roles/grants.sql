@@ -21,6 +21,9 @@ REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM cronbox_app;
 -- The audit log is evidence. The app reads which workflows were deleted.
 REVOKE UPDATE, DELETE ON audit_log FROM cronbox_app;
 SELECT close_table(inhrelid::regclass) FROM pg_inherits WHERE inhparent = 'audit_log'::regclass;
+-- So is its hash chain, which the app extends. A function of the owner removes what is no anchor any more.
+REVOKE UPDATE, DELETE ON audit_chain FROM cronbox_app;
+REVOKE INSERT, UPDATE, DELETE ON audit_chain_start FROM cronbox_app;
 -- Teams and keys are revoked, never removed. Without its data key, the secrets of a team are lost.
 REVOKE DELETE ON teams, api_keys, team_data_keys FROM cronbox_app;
 -- The app shortens the leases of publishers when the database's clock goes back, and reads what a sweep has seen.
@@ -59,5 +62,5 @@ GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 
 -- What runs as the owner is for the groups that need it.
 REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
-    cronbox_xmin_age() FROM PUBLIC;
+    cronbox_xmin_age(), remove_audit_anchors() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

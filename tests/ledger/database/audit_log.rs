@@ -117,6 +117,9 @@ async fn the_app_removes_no_audit_entry() {
     for statement in [
         "DELETE FROM audit_log",
         "UPDATE audit_log SET actor = 'x'",
+        "DELETE FROM audit_chain",
+        "UPDATE audit_chain SET entry_count = 1",
+        "UPDATE audit_chain_start SET first_day = 'infinity'",
         "DELETE FROM audit_log_20350331",
         "UPDATE audit_log_20350331 SET actor = 'x'",
         "TRUNCATE audit_log_20350331",
@@ -133,6 +136,53 @@ async fn the_app_removes_no_audit_entry() {
     let refused = sqlx::query("DELETE FROM audit_log_20350331").execute(&s.pool).await.unwrap_err();
     assert!(refused.to_string().contains("audit_log is append-only"), "{refused}");
     assert_eq!(s.count("SELECT count(*) FROM audit_log").await, entries);
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// The hashes of a dropped month remain, so that the later months can still be verified.
+#[tokio::test]
+async fn dropped_months_leave_anchors() {
+    let (s, wf) = story_with_entry().await;
+    for name in ["a", "b", "c"] {
+        s.job("audit").await;
+        s.edit(wf, json!({"name": name})).await;
+    }
+    s.job("audit").await;
+    s.now_is("2036-04-02T08:30:00Z").await;
+    s.edit(wf, json!({"name": "later"})).await;
+    s.now_is(AFTER_RETENTION).await;
+    let of_team = "SELECT count(*) FROM audit_chain WHERE team_id > 0 AND month < '2035-04-01T00:00:00Z'";
+    s.job("audit").await;
+    assert!(s.count(of_team).await > 2);
+
+    s.job("prune").await;
+
+    assert_eq!(months(&s).await, "2036-04");
+    assert_eq!(s.count(of_team).await, 1, "the last block before the kept months is their anchor");
+    s.edit(wf, json!({"name": "last"})).await;
+    s.job("audit").await;
+    let verified = s.admin().get("/api/v1/audit:verify").await.expect(200).json;
+    assert_eq!((&verified["differences"], verified["anchors"].as_i64() > Some(0)), (&json!([]), true), "{verified}");
+    s.execute("BEGIN; SET LOCAL session_replication_role = replica; UPDATE audit_log SET actor = 'x' WHERE verb = 'update'; COMMIT").await;
+    let verified = s.admin().get("/api/v1/audit:verify").await.expect(200).json;
+    assert_eq!(verified["differences"][0]["kind"], "changed", "{verified}");
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn months_stay_until_they_are_chained() {
+    let (s, _) = story_with_entry().await;
+    s.now_is(AFTER_RETENTION).await;
+    let mut other = db::begin_transaction(&s.pool).await.unwrap();
+    // An instance that extends the chain.
+    sqlx::query("SELECT pg_advisory_xact_lock(7022629598041172065)").execute(&mut *other).await.unwrap();
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "2035-03", "its entries are not in the chain");
+    other.rollback().await.unwrap();
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "");
     s.publish().await;
     s.end_early().await;
 }

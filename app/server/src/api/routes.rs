@@ -9,7 +9,7 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
-use super::operations::{drift, health, jobs, keys, outbox, signing, stats, team_limits, team_secrets, verify};
+use super::operations::{audit, drift, health, jobs, keys, outbox, signing, stats, team_limits, team_secrets, verify};
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
 use super::workflows::{self, previews, schedules, verbs};
@@ -148,6 +148,9 @@ routes! {
         Operator  Edit post   "/api/v1/drift:check"                  drift::check_drift;
         Viewer    List get    "/api/v1/stats"                        stats::show_stats;
         Auditor   List get    "/api/v1/verify"                       verify::verify_ledger;
+        Viewer    List get    "/api/v1/audit"                        audit::list_audit;
+        Viewer    List get    "/api/v1/audit:export"                 audit::export_audit;
+        Auditor   List get    "/api/v1/audit:verify"                 audit::verify_audit;
         Open      Open get    "/healthz"                             health::show_health;
         Open      Open get    "/readyz"                              health::show_readiness;
         Open      Open get    "/metrics"                             health::show_metrics;

@@ -1,10 +1,12 @@
 //! Step 7 of 7: one pass of each job. It counts the report in the metrics, notifies the executor and the publisher, and
 //! returns the result of the turn.
 
+use access::failed_logins;
 use anyhow::ensure;
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, stats, watchdog};
+use workflows::audit::chain;
 
 use super::{Did, prune};
 use crate::App;
@@ -94,8 +96,24 @@ pub(super) async fn run_statistics(app: &App) -> anyhow::Result<Did> {
     })
 }
 
+/// Writes the failed logins of past minutes, and extends the hash chain of the audit log.
+pub(super) async fn run_audit(app: &App) -> anyhow::Result<Did> {
+    let now = app.database_time().await?;
+    app.failed_logins.store_ended_minutes(&app.pools.work, now).await?;
+    failed_logins::record_past_minutes(&app.pools.work, now).await?;
+    let extended = chain::extend_chain(&app.pools.work).await?;
+    Ok(match (extended.is_waiting, extended.may_be_more, extended.entries) {
+        (true, _, _) => Did::Waits(extended.in_words()),
+        (false, true, _) => Did::Some(extended.in_words()),
+        (false, false, 0) => Did::Nothing,
+        (false, false, _) => Did::All(extended.in_words()),
+    })
+}
+
 /// Removes old rows, and counts the workflows that the version before wrote after the migration.
 pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
+    // First, because no month of the audit log is dropped before its entries are in the chain.
+    chain::extend_chain(&app.pools.work).await?;
     let pass = prune::remove_old_rows(&app.pools.work, app.config.prune_settings(), app.database_time().await?).await?;
     workflows::count_uncounted_workflows(&app.pools.work).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;

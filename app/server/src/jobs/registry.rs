@@ -3,6 +3,7 @@
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, stats, watchdog};
+use workflows::audit::chain;
 
 use super::{Job, passes, prune};
 use crate::cadence::When;
@@ -46,6 +47,12 @@ pub fn all_jobs(config: &Config) -> Vec<Job> {
             name: stats::JOB,
             when: config.job_statistics.clone(),
             run: |app| Box::pin(async move { passes::run_statistics(&app).await }),
+            group: None,
+        },
+        Job {
+            name: chain::JOB,
+            when: config.job_audit.clone(),
+            run: |app| Box::pin(async move { passes::run_audit(&app).await }),
             group: None,
         },
         Job {

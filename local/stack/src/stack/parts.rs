@@ -129,6 +129,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         recovery_interval_secs: 60,
         job_timeouts: When::every_secs(30),
         job_statistics: When::every_secs(60),
+        job_audit: When::every_secs(10),
         job_prune: "0 3 * * *".parse()?,
         outbox_keep_days: 7,
         outbox_keep_failed_days: 90,

@@ -70,6 +70,7 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     let pools = KeyPools { of_request: pool, fires: &app.pools.fires };
     let peer = Peer::of_request(&parts.extensions);
     let admission = app.gate.admit_key(pools, presented, peer.0, app.clock.now()).await?;
+    app.failed_logins.count_refusal(&admission, peer.0, app.clock.now());
     let caller = admitted(app, admission)?.at_address(peer.0);
     if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
         connection.set_authenticated();

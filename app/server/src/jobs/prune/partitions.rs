@@ -6,14 +6,17 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use workflows::audit::chain;
 
 use super::old_rows::Ages;
 
 /// Today, and the days ahead that have partitions. The job can fail for a week before a day has none, and then its rows
 /// are in the partition after the days until the job makes it.
 const DAYS_AHEAD: i32 = 8;
+/// Its months are dropped only if their entries are in the hash chain.
+const AUDIT_LOG: &str = "audit_log";
 /// The tables with partitions by day or month. Results follow their runs.
-const TABLES: [&str; 5] = ["occurrences", "runs_ended", "run_results", "audit_log", "outbox_processed"];
+const TABLES: [&str; 5] = ["occurrences", "runs_ended", "run_results", AUDIT_LOG, "outbox_processed"];
 /// How many partitions of one table a turn drops: a lowered retention is done in a few turns.
 const MOST_DROPPED: u32 = 40;
 
@@ -68,11 +71,24 @@ pub(super) async fn drop_old_days(db: &mut PgConnection, ages: &Ages) -> sqlx::R
     let mut dropped = Dropped::default();
     for table in TABLES {
         let Some(before) = ages.of_table(table) else { continue };
+        if table == AUDIT_LOG && chain::has_unchained(db, before).await? {
+            tracing::warn!(table, "old partition not dropped: some of its entries are not in the hash chain yet");
+            continue;
+        }
         let partitions = drop_old_days_of(db, table, before, ages.now).await?;
         dropped.partitions += u64::from(partitions);
         dropped.may_be_more |= partitions == MOST_DROPPED;
+        if table == AUDIT_LOG && partitions > 0 {
+            remove_anchors(db).await?;
+        }
     }
     Ok(dropped)
+}
+
+/// Removes the blocks of dropped months of the audit log, except for the last one of each team.
+async fn remove_anchors(db: &mut PgConnection) -> sqlx::Result<()> {
+    while chain::remove_anchors(db).await? > 0 {}
+    Ok(())
 }
 
 async fn drop_old_days_of(
@@ -104,7 +120,7 @@ impl Ages {
     fn of_table(&self, table: &str) -> Option<DateTime<Utc>> {
         match table {
             "occurrences" => Some(self.occurrences),
-            "audit_log" => self.audit,
+            AUDIT_LOG => self.audit,
             "outbox_processed" => Some(self.processed),
             _ => Some(self.runs),
         }

@@ -1,0 +1,299 @@
+//! Step 1 of 7: the API of the audit log: list it, export it as JSON lines, and verify it by its hash chain.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use workflows::audit::list::{Filter, LoggedEntry, export_entries, list_entries};
+use workflows::audit::verify::{self, ChainEnd, Difference, DifferenceKind};
+use workflows::definition::field::{self, FieldError};
+use workflows::keyset::KeysetPage;
+
+use crate::App;
+use crate::api::request::auth::{Auditor, Caller, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::Params;
+use crate::api::request::page::{self, Page, PageAnswer, raw_json};
+use crate::api::request::read::{begin_read, failed_read};
+
+/// Entries of an export if the client names no limit, and at most.
+const EXPORT_LIMIT: i64 = 1_000;
+/// Bytes of an export at most, except for its first line.
+const EXPORT_BYTES: usize = 4 * 1024 * 1024;
+/// The header of an export with the cursor of the next one.
+const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
+/// Characters of a filter at most.
+const LONGEST_FILTER: usize = 300;
+
+/// An entry of the audit log.
+#[derive(Serialize, ToSchema)]
+pub struct AuditView {
+    id: i64,
+    /// When the request began.
+    at: DateTime<Utc>,
+    /// Who: `key:<public prefix>`, `cli:<user>`, `file:<name>`, `cronbox`, or `address:<address>` for failed logins.
+    actor: String,
+    /// The name of the key, as it was then.
+    actor_name: Option<String>,
+    /// The address from which the request came.
+    source_address: Option<String>,
+    /// The trace of the request, 32 hex digits.
+    trace_id: Option<String>,
+    #[schema(example = "update")]
+    verb: String,
+    #[schema(example = "workflow:12")]
+    subject: String,
+    /// The team of the object; null: an object of the operators, or an entry of an earlier version.
+    team_id: Option<i64>,
+    /// The members that differ, as they were before. A member above 1,024 bytes is its `sha256` and its `bytes`.
+    #[schema(value_type = Option<Object>)]
+    before: Option<Box<RawValue>>,
+    /// The same, as they were after.
+    #[schema(value_type = Option<Object>)]
+    after: Option<Box<RawValue>>,
+}
+
+/// Filters of a list of entries.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditParams {
+    /// Only of this object, for example `workflow:12`.
+    subject: Option<String>,
+    /// Only with this verb, for example `update`.
+    verb: Option<String>,
+    /// Only of this actor, or of keys with this name.
+    actor: Option<String>,
+    /// Only of this team's objects.
+    team_id: Option<i64>,
+    /// From this time on.
+    from: Option<DateTime<Utc>>,
+    /// Before this time.
+    to: Option<DateTime<Utc>>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// Filters of an export.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ExportParams {
+    /// Only of this object, for example `workflow:12`.
+    subject: Option<String>,
+    /// Only with this verb, for example `update`.
+    verb: Option<String>,
+    /// Only of this actor, or of keys with this name.
+    actor: Option<String>,
+    /// Only of this team's objects.
+    team_id: Option<i64>,
+    /// From this time on.
+    from: Option<DateTime<Utc>>,
+    /// Before this time.
+    to: Option<DateTime<Utc>>,
+    /// Lines, 1 to 1,000.
+    limit: Option<i64>,
+    /// The header `Next-Cursor` of the previous export; absent: from the oldest entry on.
+    cursor: Option<String>,
+}
+
+/// Where a verification continues.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditVerifyParams {
+    /// `next_cursor` of the previous answer.
+    cursor: Option<String>,
+}
+
+/// How audit log and hash chain compare.
+#[derive(Serialize, ToSchema)]
+pub struct AuditVerifyView {
+    /// Entries compared, in this part.
+    entries: i64,
+    /// Blocks of dropped months, of which only the hash is kept, in this part.
+    anchors: i64,
+    /// Empty: no entry was changed, removed or inserted.
+    differences: Vec<AuditDifferenceView>,
+    /// Entries up to this id are verified; later ones are not in the chain yet.
+    through_id: i64,
+    /// The ends of all chains, with the last part. Store them elsewhere: who can change the chain can compute it anew,
+    /// but not to these ends.
+    ends: Vec<ChainEndView>,
+    /// Send it as `cursor` for the rest; null: all is verified.
+    next_cursor: Option<String>,
+}
+
+/// Entries that differ from the chain: of this team, with ids above `after_id` up to `through_id`.
+#[derive(Serialize, ToSchema)]
+pub struct AuditDifferenceView {
+    /// `changed`, `removed` or `inserted`.
+    kind: DifferenceKind,
+    /// Null: entries without a team, or a missing part of all chains.
+    team_id: Option<i64>,
+    after_id: i64,
+    through_id: i64,
+}
+
+/// The last block of a chain.
+#[derive(Serialize, ToSchema)]
+pub struct ChainEndView {
+    /// Null: the chain of entries without a team.
+    team_id: Option<i64>,
+    sequence: i64,
+    /// SHA-256 in hex.
+    hash: String,
+}
+
+/// List entries of the audit log, the newest first: those of the caller's team, or all for an admin.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "operations", params(AuditParams),
+    responses((status = 200, body = Page<AuditView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list_audit(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<AuditParams>,
+) -> Result<PageAnswer, Error> {
+    let limit = page::parse_limit(params.limit)?;
+    let before = page::parse_cursor(params.cursor.as_deref())?;
+    let AuditParams { subject, verb, actor, team_id, from, to, .. } = params;
+    let filter = Filter { team_id, subject, verb, actor, from, to };
+    let found = match filter_for(&caller, filter)? {
+        Some(filter) => {
+            let mut tx = begin_read(&app).await?;
+            let found = list_entries(&mut tx, &filter, before, limit).await.map_err(failed_read)?;
+            tx.commit().await?;
+            found
+        }
+        None => KeysetPage::empty(),
+    };
+    page::answer_page(found, |entry| entry.id, AuditView::from).await
+}
+
+/// Export entries of the audit log as JSON lines, the oldest first. A follower repeats it with the header `Next-Cursor`:
+/// no entry is skipped, also if its transaction commits late.
+#[utoipa::path(get, path = "/api/v1/audit:export", tag = "operations", params(ExportParams),
+    responses((status = 200, body = String, content_type = "application/x-ndjson",
+               headers(("Next-Cursor" = String, description = "Send it as `cursor`; the same as before: there is nothing newer"))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn export_audit(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<ExportParams>,
+) -> Result<Response, Error> {
+    let limit = match params.limit {
+        None => EXPORT_LIMIT,
+        Some(limit) if (1..=EXPORT_LIMIT).contains(&limit) => limit,
+        Some(_) => return Err(FieldError::invalid("limit", format!("limit must be from 1 to {EXPORT_LIMIT}")).into()),
+    };
+    let after: i64 = page::parse_cursor(params.cursor.as_deref())?.unwrap_or_default();
+    let ExportParams { subject, verb, actor, team_id, from, to, .. } = params;
+    let filter = Filter { team_id, subject, verb, actor, from, to };
+    let Some(filter) = filter_for(&caller, filter)? else { return answer_lines(Vec::new(), after) };
+    let mut tx = begin_read(&app).await?;
+    let found = export_entries(&mut tx, &filter, after, limit).await.map_err(failed_read)?;
+    tx.commit().await?;
+    let (lines, last) = write_lines(found)?;
+    answer_lines(lines, last.unwrap_or(after))
+}
+
+/// Verify the audit log: compute its hash chain again, and list where entries were changed, removed or inserted.
+///
+/// A long log is answered in parts: follow `next_cursor` to its end.
+#[utoipa::path(get, path = "/api/v1/audit:verify", tag = "operations", params(AuditVerifyParams),
+    responses((status = 200, body = AuditVerifyView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn verify_audit(
+    State(app): State<App>,
+    Auditor(_): Auditor,
+    Params(params): Params<AuditVerifyParams>,
+) -> Result<Json<AuditVerifyView>, Error> {
+    let after: i64 = page::parse_cursor(params.cursor.as_deref())?.unwrap_or_default();
+    let mut tx = begin_read(&app).await?;
+    let verified = verify::verify_part(&mut tx, after).await.map_err(failed_read)?;
+    let ends = match verified.has_more {
+        true => Vec::new(),
+        false => verify::list_chain_ends(&mut tx).await.map_err(failed_read)?,
+    };
+    tx.commit().await?;
+    Ok(Json(AuditVerifyView {
+        entries: verified.entries,
+        anchors: verified.anchors,
+        differences: verified.differences.into_iter().map(AuditDifferenceView::from).collect(),
+        through_id: verified.through_id,
+        ends: ends.into_iter().map(ChainEndView::from).collect(),
+        next_cursor: verified.has_more.then(|| page::encode_cursor(verified.through_id)),
+    }))
+}
+
+/// Returns the filter for this caller, whose team it is restricted to; `None`: it names another team, which has no
+/// entries for the caller, like a team that does not exist.
+fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldError> {
+    for (name, text) in [("subject", &filter.subject), ("verb", &filter.verb), ("actor", &filter.actor)] {
+        text.as_deref().map_or(Ok(()), |text| field::check_text(name, text, 0, LONGEST_FILTER))?;
+    }
+    for (name, time) in [("from", filter.from), ("to", filter.to)] {
+        time.map_or(Ok(()), |time| field::check_instant(name, time).map(drop))?;
+    }
+    if filter.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
+        return Ok(None);
+    }
+    Ok(Some(Filter { team_id: caller.team_id.or(filter.team_id), ..filter }))
+}
+
+/// Writes entries as lines until the answer is full of bytes; returns them with the id after which the next export begins.
+fn write_lines(found: KeysetPage<LoggedEntry, i64>) -> anyhow::Result<(Vec<u8>, Option<i64>)> {
+    let (mut lines, mut last) = (Vec::new(), None);
+    for entry in found.rows {
+        let id = entry.id;
+        let line = serde_json::to_vec(&AuditView::from(entry))?;
+        if last.is_some() && lines.len() + line.len() > EXPORT_BYTES {
+            return Ok((lines, last));
+        }
+        lines.extend(line);
+        lines.push(b'\n');
+        last = Some(id);
+    }
+    Ok((lines, found.next))
+}
+
+fn answer_lines(lines: Vec<u8>, last: i64) -> Result<Response, Error> {
+    let headers = [(header::CONTENT_TYPE, "application/x-ndjson".to_owned()), (NEXT_CURSOR, page::encode_cursor(last))];
+    Ok((headers, lines).into_response())
+}
+
+impl From<LoggedEntry> for AuditView {
+    fn from(entry: LoggedEntry) -> Self {
+        Self {
+            id: entry.id,
+            at: entry.at,
+            actor: entry.actor,
+            actor_name: entry.actor_name,
+            source_address: entry.source_address,
+            trace_id: entry.trace_id,
+            verb: entry.verb,
+            subject: entry.subject,
+            team_id: entry.team_id,
+            before: entry.before.and_then(raw_json),
+            after: entry.after.and_then(raw_json),
+        }
+    }
+}
+
+impl From<Difference> for AuditDifferenceView {
+    fn from(Difference { kind, team_id, after_id, through_id }: Difference) -> Self {
+        Self { kind, team_id, after_id, through_id }
+    }
+}
+
+impl From<ChainEnd> for ChainEndView {
+    fn from(ChainEnd { team_id, sequence, hash }: ChainEnd) -> Self {
+        Self { team_id, sequence, hash: hash.iter().map(|byte| format!("{byte:02x}")).collect() }
+    }
+}

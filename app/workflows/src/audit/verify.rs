@@ -1,0 +1,232 @@
+//! Step 1 of 7: verifies the audit log by its hash chain: whether an entry was changed, removed or inserted.
+//!
+//! Each part reads the blocks of some batches and all entries between their ends, and computes each hash again. Of a
+//! month that the retention has dropped, only the hashes of its blocks remain: they are the anchors of later ones.
+//! A program that may change the chain itself can compute it anew, so compare its ends with ends that were stored
+//! elsewhere.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+
+use super::chain::{self, BlockHead, hash_block};
+
+/// How many batches one part verifies.
+const BATCHES: i64 = 20;
+/// How many entries one part reads at most. The chain has fewer, so that more are inserted ones.
+const MOST_ENTRIES: i64 = 40_000;
+
+/// How entries and chain differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DifferenceKind {
+    /// The block has as many entries as it had, and another content.
+    Changed,
+    /// Entries of the block, or a block, are missing.
+    Removed,
+    /// There are more entries than the block had, or entries of no block.
+    Inserted,
+}
+
+/// A difference: entries of a team in a span of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What happened to them.
+    pub kind: DifferenceKind,
+    /// Their team; `None`: entries without a team.
+    pub team_id: Option<i64>,
+    /// Their ids are higher.
+    pub after_id: i64,
+    /// Their ids are this or lower.
+    pub through_id: i64,
+}
+
+/// The end of the chain of a team.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainEnd {
+    /// The team; `None`: entries without a team.
+    pub team_id: Option<i64>,
+    /// The number of its last block.
+    pub sequence: i64,
+    /// The hash of this block.
+    pub hash: Vec<u8>,
+}
+
+/// The result of one part.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// How many entries it compared.
+    pub entries: i64,
+    /// How many blocks it verified without their entries, because their month is dropped.
+    pub anchors: i64,
+    /// The differences.
+    pub differences: Vec<Difference>,
+    /// Entries up to this id are verified.
+    pub through_id: i64,
+    /// Whether blocks remain.
+    pub has_more: bool,
+}
+
+/// A block with the hash of the block before, and whether its month is dropped.
+struct StoredBlock {
+    head: BlockHead,
+    hash: Vec<u8>,
+    previous: Option<Vec<u8>>,
+    is_dropped: bool,
+}
+
+type Groups = BTreeMap<(i64, DateTime<Utc>), Vec<Vec<u8>>>;
+
+/// Verifies the next batches after this id. All statements need the same snapshot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn verify_part(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Verified> {
+    let ends = read_batch_ends(db, after_id).await?;
+    let Some(through_id) = ends.last().copied() else {
+        return Ok(Verified { through_id: after_id, ..Verified::default() });
+    };
+    let mut verified =
+        Verified { through_id, has_more: i64::try_from(ends.len()) == Ok(BATCHES), ..Verified::default() };
+    let blocks = read_blocks(db, after_id, through_id).await?;
+    let mut entries = chain::read_digests(db, after_id, through_id, MOST_ENTRIES).await?.into_iter().peekable();
+    let mut before = after_id;
+    let mut blocks = blocks.into_iter().peekable();
+    for end in ends {
+        let mut batch = Vec::new();
+        while let Some(block) = blocks.next_if(|block| block.head.through_id == end) {
+            batch.push(block);
+        }
+        let mut of_batch = Vec::new();
+        while let Some(entry) = entries.next_if(|entry| entry.id <= end) {
+            of_batch.push(entry);
+        }
+        verified.compare_batch(before, &batch, chain::group_entries(of_batch));
+        before = end;
+    }
+    Ok(verified)
+}
+
+impl Verified {
+    /// Compares the blocks of one batch with the entries after the batch before.
+    fn compare_batch(&mut self, before: i64, blocks: &[StoredBlock], mut groups: Groups) {
+        for block in blocks {
+            let digests = groups.remove(&(block.head.team_id, block.head.month)).unwrap_or_default();
+            match block.compare(&digests) {
+                None if digests.is_empty() => self.anchors += 1,
+                None => self.entries += block.head.entry_count,
+                Some(kind) => self.differences.push(block.difference(kind)),
+            }
+        }
+        // A batch begins where the one before ended. Between the anchors of dropped months, blocks were removed.
+        let is_kept = blocks.iter().any(|block| !block.is_dropped);
+        let is_gap = is_kept && blocks.iter().any(|block| block.head.after_id != before);
+        let through_id = blocks.first().map_or(before, |block| block.head.through_id);
+        if is_gap {
+            let difference = Difference { kind: DifferenceKind::Removed, team_id: None, after_id: before, through_id };
+            self.differences.push(difference);
+        }
+        for (team_id, _) in groups.into_keys() {
+            let team_id = known_team(team_id);
+            self.differences.push(Difference { kind: DifferenceKind::Inserted, team_id, after_id: before, through_id });
+        }
+    }
+}
+
+impl StoredBlock {
+    /// Returns how the block differs from these entries, if it does.
+    fn compare(&self, digests: &[Vec<u8>]) -> Option<DifferenceKind> {
+        let is_first = self.head.sequence == 1;
+        if self.is_dropped && digests.is_empty() {
+            return None;
+        }
+        let Some(previous) = self.previous.as_deref().or(is_first.then_some([].as_slice())) else {
+            return Some(DifferenceKind::Removed);
+        };
+        if hash_block(previous, &self.head, digests) == self.hash {
+            return None;
+        }
+        let found = i64::try_from(digests.len()).unwrap_or(i64::MAX);
+        Some(match found.cmp(&self.head.entry_count) {
+            std::cmp::Ordering::Less => DifferenceKind::Removed,
+            std::cmp::Ordering::Equal => DifferenceKind::Changed,
+            std::cmp::Ordering::Greater => DifferenceKind::Inserted,
+        })
+    }
+
+    fn difference(&self, kind: DifferenceKind) -> Difference {
+        let BlockHead { team_id, after_id, through_id, .. } = self.head;
+        Difference { kind, team_id: known_team(team_id), after_id, through_id }
+    }
+}
+
+fn known_team(team_id: i64) -> Option<i64> {
+    (team_id != chain::OPERATORS).then_some(team_id)
+}
+
+async fn read_batch_ends(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- ends of the next batches of the audit chain
+        SELECT DISTINCT through_id FROM audit_chain WHERE through_id > $1 ORDER BY through_id LIMIT $2
+        "#,
+        after_id,
+        BATCHES,
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn read_blocks(db: &mut PgConnection, after_id: i64, through_id: i64) -> sqlx::Result<Vec<StoredBlock>> {
+    let rows = sqlx::query!(
+        r#"
+        -- blocks of the audit chain, each with the hash of the block before
+        SELECT c.team_id, c.sequence, c.month, c.after_id, c.through_id, c.entry_count, c.hash,
+               p.hash AS "previous?", c.month < audit_kept_from() AS "is_dropped!"
+          FROM audit_chain c LEFT JOIN audit_chain p ON p.team_id = c.team_id AND p.sequence = c.sequence - 1
+         WHERE c.through_id > $1 AND c.through_id <= $2
+         ORDER BY c.through_id, c.team_id, c.sequence
+        "#,
+        after_id,
+        through_id,
+    )
+    .fetch_all(db)
+    .await?;
+    let blocks = rows.into_iter().map(|row| StoredBlock {
+        head: BlockHead {
+            team_id: row.team_id,
+            sequence: row.sequence,
+            month: row.month,
+            after_id: row.after_id,
+            through_id: row.through_id,
+            entry_count: row.entry_count,
+        },
+        hash: row.hash,
+        previous: row.previous,
+        is_dropped: row.is_dropped,
+    });
+    Ok(blocks.collect())
+}
+
+/// Returns the end of each chain, to be stored elsewhere.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_chain_ends(db: &mut PgConnection) -> sqlx::Result<Vec<ChainEnd>> {
+    let rows = sqlx::query!(
+        r#"
+        -- ends of all audit chains
+        SELECT t.id AS "team_id!", last.sequence AS "sequence!", last.hash AS "hash!"
+          FROM (SELECT 0::bigint AS id UNION ALL SELECT id FROM teams) AS t
+         CROSS JOIN LATERAL (SELECT sequence, hash FROM audit_chain c
+                              WHERE c.team_id = t.id ORDER BY sequence DESC LIMIT 1) AS last
+         ORDER BY t.id
+        "#
+    )
+    .fetch_all(db)
+    .await?;
+    let ends = rows.into_iter();
+    let ends = ends.map(|row| ChainEnd { team_id: known_team(row.team_id), sequence: row.sequence, hash: row.hash });
+    Ok(ends.collect())
+}
