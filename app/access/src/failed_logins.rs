@@ -5,13 +5,14 @@
 //! has a bounded number of addresses; requests from further ones are counted together.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 
 use crate::gate::Admission;
+use crate::network::network_of;
 
 /// How many addresses a minute has on an instance: a client with many addresses cannot fill the audit log.
 const MOST_ADDRESSES: usize = 100;
@@ -47,7 +48,7 @@ impl FailedLogins {
     pub fn count(&self, peer: IpAddr, now: DateTime<Utc>) {
         let mut minutes = self.lock();
         let addresses = minutes.entry(minute_of(now)).or_default();
-        let address = network_of(peer);
+        let address = name_network(peer);
         let is_counted = addresses.len() < MOST_ADDRESSES || addresses.contains_key(&address);
         *addresses.entry(if is_counted { address } else { OTHERS.to_owned() }).or_default() += 1;
         bound_minutes(&mut minutes);
@@ -115,14 +116,11 @@ fn bound_minutes(minutes: &mut Minutes) {
     }
 }
 
-/// A client has at least a /64 of IPv6, so each of its addresses would be another counter.
-fn network_of(peer: IpAddr) -> String {
-    match peer.to_canonical() {
+/// The text of the address by which a client is counted.
+fn name_network(peer: IpAddr) -> String {
+    match network_of(peer) {
         IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{}/64", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
+        IpAddr::V6(network) => format!("{network}/64"),
     }
 }
 

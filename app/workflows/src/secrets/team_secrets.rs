@@ -234,7 +234,7 @@ async fn upsert_team_secret(
         team,
         name,
         ciphertext,
-        allowed_origins,
+        allowed_origins as Option<&[String]>,
         now,
     )
     .fetch_one(tx)
