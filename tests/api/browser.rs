@@ -50,6 +50,20 @@ async fn every_answer_restricts_browsers_and_caches() {
     s.end().await;
 }
 
+/// A browser that came by https does not come by http again.
+#[tokio::test]
+async fn https_is_kept() {
+    let s = Story::today().await;
+    for (sent, expected) in
+        [("https", "max-age=31536000"), ("HTTPS, http", "max-age=31536000"), ("http", ""), ("http, https", "")]
+    {
+        let request = Api::without_key(s.url()).request(Method::GET, "/docs/").header("x-forwarded-proto", sent);
+        assert_eq!(header(&send_request(request).await, "strict-transport-security"), expected, "{sent}");
+    }
+    assert_eq!(header(&s.editor().get("/api/v1/runs").await, "strict-transport-security"), "");
+    s.end().await;
+}
+
 /// The page of the description needs nothing that its policy refuses, and tells no other server that it was opened.
 #[tokio::test]
 async fn the_docs_page_has_no_inline_code() {

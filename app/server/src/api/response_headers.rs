@@ -21,6 +21,11 @@ const FOR_BROWSERS: [(HeaderName, &str); 4] = [
     (header::X_FRAME_OPTIONS, "DENY"),
 ];
 
+/// For answers to requests that came by https: a browser uses it for the next year, too.
+const HTTPS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+/// Set by the proxy that ends TLS. It need not be a trusted one: a browser ignores the header above in an answer by http.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
 /// The headers by which callers identify themselves: RFC 9111 protects only answers to requests with `Authorization`.
 const IDENTITY: &str = "X-API-Key, Authorization, Cookie";
 
@@ -36,13 +41,23 @@ enum Caching {
 /// Sets these headers; a handler's own `Cache-Control` stays.
 pub(super) async fn set_headers(request: Request, next: Next) -> Response {
     let caching = Caching::of(request.method(), request.uri().path());
+    let came_by_https = came_by_https(request.headers());
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in FOR_BROWSERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    if came_by_https {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HTTPS_ONLY);
+    }
     caching.set(headers);
     response
+}
+
+/// Whether the client used https. Each proxy appends how its own client came, so the first one counts.
+fn came_by_https(headers: &HeaderMap) -> bool {
+    let sent = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    sent.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
 impl Caching {
@@ -77,5 +92,13 @@ mod tests {
         assert_eq!(of(Method::POST, "/api/v1/keys"), Caching::Nothing);
         assert_eq!(of(Method::GET, "/docs/"), Caching::Nothing);
         assert_eq!(of(Method::GET, "/metrics"), Caching::Nothing);
+    }
+
+    /// The browser's own connection is the first that proxies name.
+    #[test]
+    fn the_first_proxy_saw_the_browser() {
+        let came = |sent| came_by_https(&HeaderMap::from_iter([(FORWARDED_PROTO, HeaderValue::from_static(sent))]));
+        assert!(came("https") && came(" HTTPS , http"));
+        assert!(!came("http") && !came("http, https") && !came("") && !came_by_https(&HeaderMap::new()));
     }
 }
