@@ -38,7 +38,7 @@ impl FailedLogins {
     pub fn count_refusal(&self, admission: &Admission, peer: IpAddr, now: DateTime<Utc>) {
         match admission {
             Admission::Unknown | Admission::TooManyUnknown | Admission::Expired | Admission::AddressNotAllowed => {
-                self.count(peer, now)
+                self.count(peer, now);
             }
             Admission::Admitted(_) | Admission::TooManyRequests => {}
         }
