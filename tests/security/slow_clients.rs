@@ -1,0 +1,119 @@
+//! Slow clients in four modes: they take every place, and the app must still answer an honest client.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::ground::idle_story;
+use crate::process::App;
+use crate::report::Tally;
+
+/// The places of the attacked app, all of which the slow clients take.
+const PLACES: usize = 100;
+const SETTINGS: [(&str, &str); 4] = [
+    ("CRONBOX_TEAM_EDITS_IN_FLIGHT", "0"),
+    ("CRONBOX_MAX_CONNECTIONS", "100"),
+    ("CRONBOX_HEADER_TIMEOUT_MS", "1500"),
+    ("CRONBOX_REQUEST_TIMEOUT_MS", "1500"),
+];
+/// How long an honest client waits. A write that makes no progress ends its connection earlier.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// A slow client sends so often.
+const TRICKLE: Duration = Duration::from_millis(200);
+
+/// What a slow client does.
+struct Mode {
+    /// What it sends at once.
+    beginning: Vec<u8>,
+    /// What it sends again and again; empty: it is silent.
+    again: &'static [u8],
+}
+
+/// Headers that never end.
+pub(crate) async fn attack_by_headers() -> Tally {
+    attack(|_, _| Mode { beginning: b"GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ".to_vec(), again: b"a" }).await
+}
+
+/// Bodies that never end, of a caller with a key.
+pub(crate) async fn attack_by_bodies() -> Tally {
+    attack(|key, _| Mode {
+        beginning: format!(
+            "POST /api/v1/workflows HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\
+             content-length: 100000\r\n\r\n{{"
+        )
+        .into_bytes(),
+        again: b" ",
+    })
+    .await
+}
+
+/// Answers that are never read: more than the buffers of both sides can take.
+pub(crate) async fn attack_by_reads() -> Tally {
+    attack(|_, large| Mode {
+        beginning: format!("GET {large} HTTP/1.1\r\nhost: a\r\n\r\n").repeat(120).into_bytes(),
+        again: b"",
+    })
+    .await
+}
+
+/// Connections on which one request was answered.
+pub(crate) async fn attack_by_idleness() -> Tally {
+    attack(|_, _| Mode { beginning: b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n".to_vec(), again: b"" }).await
+}
+
+async fn attack(mode: impl Fn(&str, &str) -> Mode) -> Tally {
+    let s = idle_story().await;
+    let app = App::start(&s.dsn(), &SETTINGS).await;
+    let mode = mode(&s.keys.editor, largest_answer(&app).await);
+    let mut clients = JoinSet::new();
+    for _ in 0..PLACES {
+        let stream = connect(app.address()).await;
+        clients.spawn(be_slow(stream, mode.beginning.clone(), mode.again));
+    }
+    let mut tally = Tally { tries: PLACES, ..Tally::default() };
+    let answered = join_all((0..3).map(|_| app.answers(PATIENCE))).await;
+    if answered.contains(&false) {
+        tally.fail(format!("an honest client has no answer within {} s: {answered:?}", PATIENCE.as_secs()));
+    }
+    clients.shutdown().await;
+    if !app.answers(PATIENCE).await {
+        tally.fail("an honest client has no answer after the attack");
+    }
+    app.stop().await;
+    s.end_early().await;
+    tally
+}
+
+/// A connection with a small receive buffer, from an address of its own if the machine has it.
+async fn connect(address: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(2_048).unwrap();
+    let _own = socket.bind("127.0.0.9:0".parse().unwrap());
+    socket.connect(address.parse().unwrap()).await.unwrap()
+}
+
+async fn be_slow(mut stream: TcpStream, beginning: Vec<u8>, again: &'static [u8]) {
+    // The server may end the connection before it has read everything.
+    let _written = stream.write_all(&beginning).await;
+    loop {
+        tokio::time::sleep(TRICKLE).await;
+        if !again.is_empty() && stream.write_all(again).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The path of the largest answer that needs no key.
+async fn largest_answer(app: &App) -> &'static str {
+    let mut largest = ("/healthz", 0);
+    for path in ["/docs/swagger-ui-bundle.js", "/openapi.json", "/metrics", "/healthz"] {
+        let answer = app.anonymous().get(path).await;
+        if answer.status == 200 && answer.text.len() > largest.1 {
+            largest = (path, answer.text.len());
+        }
+    }
+    largest.0
+}
