@@ -20,7 +20,7 @@ const MOST_ENTRIES: i64 = 40_000;
 /// How entries and chain differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum DifferenceKind {
+pub enum AuditDifferenceKind {
     /// The block has as many entries as it had, and another content.
     Changed,
     /// Entries of the block, or a block, are missing.
@@ -33,7 +33,7 @@ pub enum DifferenceKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// What happened to them.
-    pub kind: DifferenceKind,
+    pub kind: AuditDifferenceKind,
     /// Their team; `None`: entries without a team.
     pub team_id: Option<i64>,
     /// Their ids are higher.
@@ -124,38 +124,38 @@ impl Verified {
         let is_gap = is_kept && blocks.iter().any(|block| block.head.after_id != before);
         let through_id = blocks.first().map_or(before, |block| block.head.through_id);
         if is_gap {
-            let difference = Difference { kind: DifferenceKind::Removed, team_id: None, after_id: before, through_id };
+            let difference = Difference { kind: AuditDifferenceKind::Removed, team_id: None, after_id: before, through_id };
             self.differences.push(difference);
         }
         for (team_id, _) in groups.into_keys() {
             let team_id = known_team(team_id);
-            self.differences.push(Difference { kind: DifferenceKind::Inserted, team_id, after_id: before, through_id });
+            self.differences.push(Difference { kind: AuditDifferenceKind::Inserted, team_id, after_id: before, through_id });
         }
     }
 }
 
 impl StoredBlock {
     /// Returns how the block differs from these entries, if it does.
-    fn compare(&self, digests: &[Vec<u8>]) -> Option<DifferenceKind> {
+    fn compare(&self, digests: &[Vec<u8>]) -> Option<AuditDifferenceKind> {
         let is_first = self.head.sequence == 1;
         if self.is_dropped && digests.is_empty() {
             return None;
         }
         let Some(previous) = self.previous.as_deref().or(is_first.then_some([].as_slice())) else {
-            return Some(DifferenceKind::Removed);
+            return Some(AuditDifferenceKind::Removed);
         };
         if hash_block(previous, &self.head, digests) == self.hash {
             return None;
         }
         let found = i64::try_from(digests.len()).unwrap_or(i64::MAX);
         Some(match found.cmp(&self.head.entry_count) {
-            std::cmp::Ordering::Less => DifferenceKind::Removed,
-            std::cmp::Ordering::Equal => DifferenceKind::Changed,
-            std::cmp::Ordering::Greater => DifferenceKind::Inserted,
+            std::cmp::Ordering::Less => AuditDifferenceKind::Removed,
+            std::cmp::Ordering::Equal => AuditDifferenceKind::Changed,
+            std::cmp::Ordering::Greater => AuditDifferenceKind::Inserted,
         })
     }
 
-    fn difference(&self, kind: DifferenceKind) -> Difference {
+    fn difference(&self, kind: AuditDifferenceKind) -> Difference {
         let BlockHead { team_id, after_id, through_id, .. } = self.head;
         Difference { kind, team_id: known_team(team_id), after_id, through_id }
     }

@@ -8,9 +8,10 @@ use db::{PgConnection, PgPool};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::cache::Secrets;
 use super::data_keys::StoredKey;
+use super::error::SecretError;
 use super::signing_secret::is_sealed;
-use super::{SecretError, Secrets};
 
 /// How many workflows a statement reads at most.
 const WORKFLOWS_AT_ONCE: i64 = 1_000;

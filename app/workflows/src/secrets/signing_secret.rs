@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 
+use super::cache::Secrets;
+use super::error::SecretError;
 use super::purpose::Purpose;
-use super::{SecretError, Secrets};
 use crate::signing::SigningSecret;
 
 /// What a signing secret that is encrypted begins with.

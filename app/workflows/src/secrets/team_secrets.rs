@@ -10,8 +10,9 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use serde_json::{Value, json};
 
+use super::cache::Secrets;
+use super::error::SecretError;
 use super::purpose::Purpose;
-use super::{SecretError, Secrets};
 use crate::audit::{self, Edit, Entry};
 use crate::definition::field::FieldError;
 use crate::definition::redaction::origin_of_action;

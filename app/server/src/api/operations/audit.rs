@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use workflows::audit::list::{Filter, LoggedEntry, export_entries, list_entries};
-use workflows::audit::verify::{self, ChainEnd, Difference, DifferenceKind};
+use workflows::audit::verify::{self, ChainEnd, Difference, AuditDifferenceKind};
 use workflows::definition::field::{self, FieldError};
 use workflows::keyset::KeysetPage;
 
@@ -134,7 +134,7 @@ pub struct AuditVerifyView {
 #[derive(Serialize, ToSchema)]
 pub struct AuditDifferenceView {
     /// `changed`, `removed` or `inserted`.
-    kind: DifferenceKind,
+    kind: AuditDifferenceKind,
     /// Null: entries without a team, or a missing part of all chains.
     team_id: Option<i64>,
     after_id: i64,
