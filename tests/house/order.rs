@@ -58,8 +58,9 @@ static HOUSES: [House; 16] = [
         rooms: &[
             ("crate", "lib"),
             ("client", "client"),
+            ("connector", "connector"),
             ("policy", "allowed"),
-            ("parts", "address departure special_purpose"),
+            ("parts", "address connection departure resolver special_purpose"),
         ],
     },
     House {

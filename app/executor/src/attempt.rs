@@ -138,7 +138,7 @@ impl Executor {
             Err(TryRecvError::Empty) => {}
             stop => return after_stop(stop.ok()),
         }
-        let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
+        let sender = Sender { team_id: run.team_id, client: &self.client, secret: &run.signing_secret, now, departure };
         let call = build_call(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {

@@ -1,6 +1,6 @@
 //! The configuration of the app: flags and environment variables, parsed once at start.
 
-use std::net::SocketAddr;
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use access::limits::TeamLimits;
 use chrono::TimeDelta;
 use clap::Args;
 use db::Pooler;
+use egress::allowed::{Allowed, Names};
+use egress::resolver::Resolver;
 use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
@@ -48,6 +50,9 @@ pub struct Config {
     /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
     #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
+    /// Name servers for the names in URLs of actions, for example 10.0.0.2,10.0.0.3:5353; none = those of /etc/resolv.conf
+    #[arg(long, env = "CRONBOX_EGRESS_NAMESERVERS", value_delimiter = ',', value_parser = parse_name_server)]
+    pub egress_nameservers: Vec<SocketAddr>,
     /// Runs that this instance executes at once.
     #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 1_000)]
     pub executor_slots: usize,
@@ -168,7 +173,18 @@ pub struct Config {
     pub team_input_bytes: i64,
 }
 
+/// Parses an address with or without a port.
+fn parse_name_server(text: &str) -> Result<SocketAddr, AddrParseError> {
+    text.parse::<IpAddr>().map(|address| (address, 53).into()).or_else(|_| text.parse())
+}
+
 impl Config {
+    /// Which addresses requests that leave the service may reach.
+    pub(crate) fn allowed(&self) -> Allowed {
+        let resolver = Resolver::new(self.egress_nameservers.clone());
+        Allowed::new(self.action_allow_cidrs.clone()).with_names(Names::Resolver(resolver))
+    }
+
     /// Slots that the runs of one team may use at once: at least one.
     #[must_use]
     pub fn slots_of_a_team(&self) -> usize {

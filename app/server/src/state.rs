@@ -86,7 +86,7 @@ impl App {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.gate_limits()),
             decider: FireDecider::with_slots(pools.fires.clone(), ledger_kept, offered_slots.clone()),
-            allowed: Allowed::new(config.action_allow_cidrs.clone()),
+            allowed: config.allowed(),
             notifier: Notifier::default(),
             offered_slots,
             wake: Wake::default(),
