@@ -59,8 +59,9 @@ static HOUSES: [House; 17] = [
         rooms: &[
             ("crate", "lib"),
             ("client", "client"),
+            ("connector", "connector"),
             ("policy", "allowed"),
-            ("parts", "address departure special_purpose"),
+            ("parts", "address connection departure resolver special_purpose"),
         ],
     },
     House {

@@ -6,8 +6,11 @@
 mod address;
 pub mod allowed;
 mod client;
+mod connection;
+mod connector;
 mod departure;
+pub mod resolver;
 mod special_purpose;
 
-pub use client::{CONNECT_TIMEOUT, Client};
+pub use client::{Answer, Client, Outgoing, SendError};
 pub use departure::{Departing, Departure};

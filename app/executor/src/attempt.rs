@@ -144,7 +144,8 @@ impl Executor {
                 Ok(opened) => opened,
                 Err(failed) => return failed,
             };
-            perform_action(&action, &call, &Sender { client: &self.client, secrets: &signing, now, departure }).await
+            let sender = Sender { team_id: run.team_id, client: &self.client, secrets: &signing, now, departure };
+            perform_action(&action, &call, &sender).await
         };
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {

@@ -2,7 +2,7 @@
 
 mod secrets;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use access::limits::TeamLimits;
 use chrono::TimeDelta;
 use clap::Args;
 use db::Pooler;
+use egress::allowed::{Allowed, Names};
+use egress::resolver::Resolver;
 use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
@@ -58,6 +60,9 @@ pub struct Config {
     /// The keys that encrypt secrets.
     #[command(flatten)]
     pub secrets: SecretsKeys,
+    /// Name servers for the names in URLs of actions, for example 10.0.0.2,10.0.0.3:5353; none = those of /etc/resolv.conf
+    #[arg(long, env = "CRONBOX_EGRESS_NAMESERVERS", value_delimiter = ',', value_parser = parse_name_server)]
+    pub egress_nameservers: Vec<SocketAddr>,
     /// Runs that this instance executes at once.
     #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 1_000)]
     pub executor_slots: usize,
@@ -196,11 +201,22 @@ pub struct Config {
     pub team_input_bytes: i64,
 }
 
+/// Parses an address with or without a port.
+fn parse_name_server(text: &str) -> Result<SocketAddr, AddrParseError> {
+    text.parse::<IpAddr>().map(|address| (address, 53).into()).or_else(|_| text.parse())
+}
+
 impl Config {
     /// Whether this address has as many connections and requests as it opens: it is of this machine, or of a proxy.
     #[must_use]
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.trusted_proxies.iter().any(|network| network.contains(&address))
+    }
+
+    /// Which addresses requests that leave the service may reach.
+    pub(crate) fn allowed(&self) -> Allowed {
+        let resolver = Resolver::new(self.egress_nameservers.clone());
+        Allowed::new(self.action_allow_cidrs.clone()).with_names(Names::Resolver(resolver))
     }
 
     /// Slots that the runs of one team may use at once: at least one.

@@ -99,7 +99,7 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
 async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
     let mut refused = Vec::new();
     for definition in wanted {
-        if let Err(error) = actions::check_reach(&definition.body.action, &app.allowed).await {
+        if let Err(error) = actions::check_reach(&definition.body.action, &app.allowed, None).await {
             refused.push(definition.complaint_about(&error));
         }
     }

@@ -110,7 +110,7 @@ impl App {
             gate: Gate::new(config.gate_limits()),
             failed_logins: FailedLogins::default(),
             decider: FireDecider::with_slots(pools.fires.clone(), ledger_kept, offered_slots.clone()),
-            allowed: Allowed::new(config.action_allow_cidrs.clone()),
+            allowed: config.allowed(),
             notifier: Notifier::default(),
             offered_slots,
             wake: Wake::default(),

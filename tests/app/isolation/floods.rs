@@ -1,6 +1,7 @@
 //! Floods of requests and fires of one team, each while the fires of another one are delivered.
 
-use std::sync::mpsc;
+use std::net::UdpSocket;
+use std::sync::{LazyLock, mpsc};
 
 use chrono::TimeDelta;
 use futures::future::join_all;
@@ -178,4 +179,48 @@ async fn wait_long_for_locks(s: &Story) {
         sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
         connections.push(connection);
     }
+}
+
+/// A name server that never answers.
+static SILENT: LazyLock<UdpSocket> = LazyLock::new(|| UdpSocket::bind("127.0.0.1:0").unwrap());
+
+/// The names in the URLs of team A cannot be resolved: its edits wait, and another team's edits and fires do not. A workflow
+/// that does not exist is not found before its name is resolved.
+#[test]
+fn silent_name_servers_delay_no_fire() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(fire_during_lookups());
+}
+
+async fn fire_during_lookups() {
+    let s = story(|config| {
+        config.heartbeat_ms = 50;
+        config.egress_nameservers = vec![SILENT.local_addr().unwrap()];
+    })
+    .await;
+    let mut b = TeamB::start(&s).await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let editor = s.editor();
+    let attack = Attack::start(60, move |nth| {
+        let id = if nth % 4 == 0 { 99_999_999 } else { wf.0 };
+        let url = format!("https://{:x}.slow.example/", rand::random::<u64>());
+        let action = json!({"type": "http", "method": "GET", "url": url});
+        editor.request(Method::PATCH, &format!("/api/v1/workflows/{id}")).json(&json!({ "action": action }))
+    });
+    for _ in 0..3 {
+        attack.goes_on().await;
+        every_minute(&s, &format!("c{}", rand::random::<u32>()), 1, &json!({"type": "log", "message": "c"})).await;
+        b.next_minute(&s).await;
+    }
+    let replies = attack.replies().await;
+    b.was_on_time(&s).await;
+    // A missing workflow is answered without a lookup, so it is answered far more often than an edit that waits for one.
+    let count = |status| replies.iter().filter(|reply| reply.status == status).count();
+    assert!(count(404) > count(200) && count(200) >= 3, "{replies:?}");
+    s.end().await;
 }

@@ -1,12 +1,10 @@
 //! Step 7 of 7: the `http` action sends one request and evaluates its answer.
 
-use std::error::Error as _;
 use std::time::Duration;
 
-use egress::allowed::NotPublic;
-use egress::{CONNECT_TIMEOUT, Departing};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Response, StatusCode};
+use egress::{Answer, Departing, Outgoing, SendError};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER};
 use serde_json::{Value, json};
 use workflows::definition::action::Http;
 
@@ -14,6 +12,15 @@ use super::{Again, Call, Outcome, Sender, signature};
 
 /// How many bytes of an answer are stored: enough to diagnose a failure.
 const ANSWER_LIMIT: usize = 64 * 1024;
+
+/// Why a request cannot be built.
+#[derive(Debug, thiserror::Error)]
+enum Unsendable {
+    #[error(transparent)]
+    Secret(#[from] signature::BadSecret),
+    #[error(transparent)]
+    Header(#[from] InvalidHeaderValue),
+}
 
 /// Sends the request once.
 pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
@@ -28,16 +35,16 @@ pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>
         // A request without a body reads no first byte, so decide the departure here.
         sender.departure.leave_or_wait().await;
     }
-    match request.send().await {
-        Ok(response) => evaluate_response(response).await,
+    match sender.client.send(request).await {
+        Ok(answer) => evaluate_answer(answer).await,
         // The run was handed over; the executor cancels this attempt now.
         Err(_) if sender.departure.is_prevented() => std::future::pending().await,
-        Err(error) => Outcome::Failed { error: reason(&error), result: None, again: whether_again(&error) },
+        Err(error) => Outcome::Failed { error: error.to_string(), result: None, again: whether_again(&error) },
     }
 }
 
 /// Builds the body and signs these bytes, so that the signature always matches what is sent.
-fn request(action: &Http, call: &Call, sender: &Sender<'_>) -> Result<reqwest::RequestBuilder, signature::BadSecret> {
+fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'_>) -> Result<Outgoing<'a>, Unsendable> {
     let (content_type, body) = match &action.body {
         // A text is sent as written. The content type of the workflow replaces this one below.
         Some(Value::String(text)) => ("text/plain; charset=utf-8", text.clone()),
@@ -45,12 +52,17 @@ fn request(action: &Http, call: &Call, sender: &Sender<'_>) -> Result<reqwest::R
         None => ("application/json", json!(call).to_string()),
     };
     let signature = signature::sign_request(sender.secrets, call, sender.now, body.as_bytes())?;
-    let request = sender.client.request(action.method.clone(), action.url.clone());
-    let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
-    Ok(request
-        .headers(action.headers.clone())
-        .headers(signature)
-        .body(reqwest::Body::wrap(Departing::new(body, sender.departure))))
+    let mut headers = context_headers(call)?;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.extend(action.headers.clone());
+    headers.extend(signature);
+    Ok(Outgoing {
+        team_id: Some(sender.team_id),
+        method: action.method.clone(),
+        url: &action.url,
+        headers,
+        body: Departing::new(body, sender.departure),
+    })
 }
 
 fn has_no_body(action: &Http) -> bool {
@@ -58,33 +70,32 @@ fn has_no_body(action: &Http) -> bool {
 }
 
 /// Sends the context in headers too, so that a receiver can route a request without parsing its body.
-fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-    let request = request
-        .header("x-cronbox-run-id", call.run_id.to_string())
-        .header("x-cronbox-workflow-id", call.workflow_id.to_string())
-        .header("x-cronbox-trigger", &call.trigger)
-        .header("x-cronbox-attempt", call.attempt)
-        .header("x-cronbox-context", json!(call.context).to_string());
-    match call.scheduled_time {
-        Some(time) => {
-            let time = signature::time_text(time);
-            // Every run of this time has the same value: a retry, a backfill, or a run after a restore.
-            let occurrence = format!("{}/{time}", call.workflow_id);
-            request.header("x-cronbox-scheduled-time", time).header("x-cronbox-occurrence", occurrence)
-        }
-        None => request,
+fn context_headers(call: &Call) -> Result<HeaderMap, InvalidHeaderValue> {
+    let mut named = vec![
+        ("x-cronbox-run-id", call.run_id.to_string()),
+        ("x-cronbox-workflow-id", call.workflow_id.to_string()),
+        ("x-cronbox-trigger", call.trigger.clone()),
+        ("x-cronbox-attempt", call.attempt.to_string()),
+        ("x-cronbox-context", json!(call.context).to_string()),
+    ];
+    if let Some(time) = call.scheduled_time {
+        let time = signature::time_text(time);
+        // Every run of this time has the same value: a retry, a backfill, or a run after a restore.
+        let occurrence = format!("{}/{time}", call.workflow_id);
+        named.extend([("x-cronbox-scheduled-time", time), ("x-cronbox-occurrence", occurrence)]);
     }
+    named.into_iter().map(|(name, value)| Ok((HeaderName::from_static(name), HeaderValue::try_from(value)?))).collect()
 }
 
-async fn evaluate_response(mut response: Response) -> Outcome {
-    let status = response.status();
-    let again = worth_another(status, response.headers());
-    let body = match beginning(&mut response).await {
-        Ok(body) => body,
+async fn evaluate_answer(answer: Answer) -> Outcome {
+    let status = answer.status();
+    let again = worth_another(status, answer.headers());
+    let body = match answer.read_beginning(ANSWER_LIMIT).await {
+        Ok(bytes) => storable_text(&bytes),
         Err(error) => {
             let result = Some(json!({ "status": status.as_u16() }));
             let again = if status.is_success() { Again::Later(None) } else { again };
-            return Outcome::Failed { error: reason(&error), result, again };
+            return Outcome::Failed { error: error.to_string(), result, again };
         }
     };
     let result = json!({ "status": status.as_u16(), "body": body });
@@ -106,44 +117,13 @@ fn worth_another(status: StatusCode, headers: &HeaderMap) -> Again {
 }
 
 /// A receiver that cannot be reached may be reachable later, but an address that is not public stays so.
-fn whether_again(error: &reqwest::Error) -> Again {
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        if deeper.is::<NotPublic>() {
-            return Again::Never;
-        }
-        cause = deeper.source();
-    }
-    if error.is_builder() { Again::Never } else { Again::Later(None) }
+fn whether_again(error: &SendError) -> Again {
+    if error.is_final() { Again::Never } else { Again::Later(None) }
 }
 
-/// Returns the first bytes of an answer as text that Postgres can store. A byte that is no text becomes three bytes.
-async fn beginning(response: &mut Response) -> reqwest::Result<String> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() >= ANSWER_LIMIT {
-            bytes.truncate(ANSWER_LIMIT);
-            break;
-        }
-    }
-    let mut text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");
+/// Returns bytes as text that Postgres can store. A byte that is no text becomes three bytes.
+fn storable_text(bytes: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
     text.truncate(text.floor_char_boundary(ANSWER_LIMIT));
-    Ok(text)
-}
-
-/// Returns the innermost cause, without the URL, because a URL may contain a token.
-fn reason(error: &reqwest::Error) -> String {
-    let mut cause = error.source();
-    while let Some(deeper) = cause.and_then(|cause| cause.source()) {
-        cause = Some(deeper);
-    }
-    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-    if error.is_timeout() {
-        format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())
-    } else if error.is_connect() {
-        format!("cannot connect{cause}")
-    } else {
-        format!("the request failed{cause}")
-    }
+    text
 }

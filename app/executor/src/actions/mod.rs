@@ -30,13 +30,24 @@ pub async fn perform_action(action: &Action, call: &Call, sender: &Sender<'_>) -
     }
 }
 
-/// Refuses an action whose URL leads to a private address when a workflow is saved. Each send checks again.
+/// Refuses an action whose URL leads to a private address when a team saves a workflow. Each send checks again.
 ///
 /// # Errors
 /// Returns the field `action.url` with the reason.
-pub async fn check_reach(document: &Value, allowed: &Allowed) -> Result<(), FieldError> {
-    // The caller refuses an action that cannot be parsed, with a reason of its own.
-    let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
-    let Some(url) = url else { return Ok(()) };
-    allowed.check_now(&url).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
+pub async fn check_reach(document: &Value, allowed: &Allowed, team_id: Option<i64>) -> Result<(), FieldError> {
+    let Some(url) = url_of(document) else { return Ok(()) };
+    allowed.check_now(&url, team_id).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
+}
+
+/// Whether [`check_reach`] asks a name server.
+pub async fn must_resolve(document: &Value, allowed: &Allowed) -> bool {
+    match url_of(document) {
+        Some(url) => allowed.must_resolve(&url).await,
+        None => false,
+    }
+}
+
+/// The caller refuses an action that cannot be parsed, with a reason of its own.
+fn url_of(document: &Value) -> Option<Url> {
+    document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok())
 }

@@ -95,8 +95,8 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
         context,
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
-    let sender =
-        Sender { client: &client, secrets: std::slice::from_ref(&secret), now, departure: &Departure::default() };
+    let secrets = std::slice::from_ref(&secret);
+    let sender = Sender { team_id: 1, client: &client, secrets, now, departure: &Departure::default() };
     perform_action(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 
@@ -120,7 +120,7 @@ async fn the_checked_address_is_the_called_one() {
 async fn addresses_are_checked_again_when_sent() {
     let listener = Listener::start(FINE).await;
     let (allowed, _) = names(&[&[PUBLIC], &[INSIDE]]);
-    check_reach(&action(listener.port), &allowed).await.unwrap();
+    check_reach(&action(listener.port), &allowed, Some(1)).await.unwrap();
     assert_refused(&send(&allowed, listener.port).await);
     assert!(listener.connected().is_empty());
 }
@@ -132,7 +132,7 @@ async fn one_private_address_refuses_a_name() {
     const MIXED: [&[&[IpAddr]]; 3] = [&[&[PUBLIC, INSIDE]], &[&[INSIDE, PUBLIC]], &[&[ALLOWED, PUBLIC, INSIDE]]];
     for answers in MIXED {
         let (allowed, _) = names(answers);
-        let refused = check_reach(&action(listener.port), &allowed).await.unwrap_err();
+        let refused = check_reach(&action(listener.port), &allowed, Some(1)).await.unwrap_err();
         assert_eq!(refused.field, "action.url");
         assert_refused(&send(&allowed, listener.port).await);
     }

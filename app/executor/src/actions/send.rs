@@ -6,6 +6,8 @@ use workflows::signing::SigningSecret;
 
 /// What an action needs to be sent.
 pub struct Sender<'a> {
+    /// The team of the workflow.
+    pub team_id: i64,
     /// The client of all actions.
     pub client: &'a Client,
     /// The secrets that sign it: one, and during an overlap the previous one.

@@ -85,7 +85,7 @@ pub(crate) async fn create_workflow(
     };
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     let mut spec = body.into_spec(None, &bounds)?;
-    actions::check_reach(&spec.action, &app.allowed).await?;
+    actions::check_reach(&spec.action, &app.allowed, Some(team_id)).await?;
     let growth = Growth::of_new(&spec);
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
@@ -174,8 +174,14 @@ pub(crate) async fn patch_workflow(
     Patch(patch, kind): Patch,
 ) -> Result<WorkflowAnswer, Error> {
     parse_wait(request.head.wait)?;
+    let action = patch.get("action").unwrap_or(&Value::Null);
+    if actions::must_resolve(action, &app.allowed).await {
+        // No name server is asked for a workflow that does not exist. Only such an edit reads the row twice.
+        let mut connection = app.pools.edits.acquire().await?;
+        workflows::find_workflow(&mut connection, request.id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    }
     // Before the transaction, because a name server may be slow.
-    actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
+    actions::check_reach(action, &app.allowed, caller.team_id).await?;
     let mut change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let writes_action = patch.contains_key("action");
     let mut spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;

@@ -124,12 +124,18 @@ impl Verified {
         let is_gap = is_kept && blocks.iter().any(|block| block.head.after_id != before);
         let through_id = blocks.first().map_or(before, |block| block.head.through_id);
         if is_gap {
-            let difference = Difference { kind: AuditDifferenceKind::Removed, team_id: None, after_id: before, through_id };
+            let difference =
+                Difference { kind: AuditDifferenceKind::Removed, team_id: None, after_id: before, through_id };
             self.differences.push(difference);
         }
         for (team_id, _) in groups.into_keys() {
             let team_id = known_team(team_id);
-            self.differences.push(Difference { kind: AuditDifferenceKind::Inserted, team_id, after_id: before, through_id });
+            self.differences.push(Difference {
+                kind: AuditDifferenceKind::Inserted,
+                team_id,
+                after_id: before,
+                through_id,
+            });
         }
     }
 }

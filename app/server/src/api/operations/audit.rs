@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use workflows::audit::list::{Filter, LoggedEntry, export_entries, list_entries};
-use workflows::audit::verify::{self, ChainEnd, Difference, AuditDifferenceKind};
+use workflows::audit::verify::{self, AuditDifferenceKind, ChainEnd, Difference};
 use workflows::definition::field::{self, FieldError};
 use workflows::keyset::KeysetPage;
 
