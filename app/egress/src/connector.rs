@@ -17,7 +17,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use rustls::ClientConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt as _;
+use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::{Service, ServiceExt as _, service_fn};
@@ -62,7 +62,7 @@ pub(crate) fn set_up_tls() -> anyhow::Result<TlsConnector> {
     let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_platform_verifier())
+        .and_then(BuilderVerifierExt::with_platform_verifier)
         .context("cannot set up TLS")?
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
