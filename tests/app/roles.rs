@@ -11,7 +11,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 40] = [
+const TABLES: [(&str, &str, &str); 41] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_log", "SI", ""),
@@ -46,6 +46,7 @@ const TABLES: [(&str, &str, &str); 40] = [
     ("team_data_keys", "SIU", ""),
     ("team_limits", "SIU", ""),
     ("team_requested_fires", "SIU", ""),
+    ("team_secrets", "SIUD", ""),
     ("team_usage", "SIU", ""),
     ("teams", "SIU", ""),
     ("watchdog_shards", "SU", "S"),

@@ -72,7 +72,7 @@ static HOUSES: [House; 15] = [
         rooms: &[
             ("crate", "lib"),
             ("gate", "gate"),
-            ("teams", "teams"),
+            ("teams", "signing_secrets teams"),
             ("keys", "keys"),
             ("limits", "in_flight limits"),
         ],

@@ -13,7 +13,9 @@ mod steps;
 /// Requests of `http` actions: where they may go, and how they are signed.
 mod actions {
     mod encryption;
+    mod named_secrets;
     mod network_policy;
+    mod rotation;
     mod signatures;
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
+use workflows::definition::redaction::origin_of_action;
 use workflows::failpoint::Point;
 use workflows::reasons::{Reason, ReasonCode};
 use workflows::secrets::SecretError;
@@ -139,11 +140,11 @@ impl Executor {
         }
         let call = build_call(run, now);
         let performed = async {
-            let (action, secret) = match self.open_secrets(run).await {
+            let (action, signing) = match self.open_secrets(run, now).await {
                 Ok(opened) => opened,
                 Err(failed) => return failed,
             };
-            perform_action(&action, &call, &Sender { client: &self.client, secret: &secret, now, departure }).await
+            perform_action(&action, &call, &Sender { client: &self.client, secrets: &signing, now, departure }).await
         };
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
@@ -162,30 +163,44 @@ impl Executor {
 
     /// Decrypts what the attempt sends, and parses its action. Only the first attempt of a team reads its key, and it
     /// repeats this until the database answers, because no attempt has failed yet.
-    async fn open_secrets(&self, run: &Claimed) -> Result<(Action, SigningSecret), Outcome> {
+    async fn open_secrets(&self, run: &Claimed, now: DateTime<Utc>) -> Result<(Action, Vec<SigningSecret>), Outcome> {
         let mut pause = FIRST_PAUSE;
         let failed = |error: String, again| Outcome::Failed { error, result: None, again };
         loop {
-            match self.try_open_secrets(run).await {
-                Ok((action, secret)) => {
+            match self.try_open_secrets(run, now).await {
+                Ok((action, signing)) => {
                     let action = Action::parse(&action).map_err(|error| failed(error.detail, Again::Never))?;
-                    return Ok((action, secret));
+                    return Ok((action, signing));
                 }
                 Err(SecretError::Database(error)) => {
                     tracing::warn!(run_id = %run.id, %error, "key of a team not read; trying again");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                // Another instance may have the key.
+                Err(error @ SecretError::OtherOrigin { .. }) => return Err(failed(error.to_string(), Again::Never)),
+                // Another instance may have the key, and a secret may be created.
                 Err(error) => return Err(failed(error.to_string(), Again::Later(None))),
             }
         }
     }
 
-    async fn try_open_secrets<'a>(&self, run: &'a Claimed) -> Result<(Cow<'a, Value>, SigningSecret), SecretError> {
+    async fn try_open_secrets<'a>(
+        &self,
+        run: &'a Claimed,
+        now: DateTime<Utc>,
+    ) -> Result<(Cow<'a, Value>, Vec<SigningSecret>), SecretError> {
         let (secrets, pool) = (&self.parts.secrets, &self.parts.pool);
         let action = secrets.open_action(pool, run.team_id, &run.action).await?;
-        Ok((action, secrets.open_signing_secret(pool, run.team_id, &run.signing_secret).await?))
+        let action = secrets.resolve_references(pool, run.team_id, action).await?;
+        let origin = origin_of_action(&action).unwrap_or_default();
+        let mut signing = Vec::new();
+        for (stored, is_derived) in run.signing_secrets(now) {
+            let secret = secrets.open_signing_secret(pool, run.team_id, stored).await?;
+            // A secret that is not valid derives nothing, and the signature refuses it with a reason.
+            let derived = is_derived.then(|| secret.derive_for_receiver(&origin)).flatten();
+            signing.push(derived.unwrap_or(secret));
+        }
+        Ok((action, signing))
     }
 
     /// Hands the run over, and repeats this until the instance exits.

@@ -47,6 +47,14 @@ pub struct Claimed {
     pub pause_after_failures: Option<i32>,
     /// The secret that signs the team's http actions.
     pub signing_secret: SigningSecret,
+    /// Whether a secret that is derived from it for the receiver signs instead.
+    pub signs_by_receiver: bool,
+    /// The secret before the last rotation.
+    pub previous_signing_secret: Option<SigningSecret>,
+    /// Until when that one signs, too.
+    pub previous_signing_until: Option<DateTime<Utc>>,
+    /// Whether a secret that is derived from it for the receiver signs instead.
+    pub previous_signs_by_receiver: bool,
     /// The workflow's cron, for the context.
     pub cron_schedule: Option<String>,
     /// The workflow's timezone, for the context.
@@ -78,6 +86,14 @@ pub struct Lease {
 }
 
 impl Claimed {
+    /// The secrets that sign its request now, as they are stored, each with whether one is derived for the receiver.
+    pub(super) fn signing_secrets(&self, now: DateTime<Utc>) -> impl Iterator<Item = (&SigningSecret, bool)> {
+        let overlaps = self.previous_signing_until.is_some_and(|end| now < end);
+        let previous = self.previous_signing_secret.as_ref().filter(|_| overlaps);
+        let previous = previous.map(|secret| (secret, self.previous_signs_by_receiver));
+        std::iter::once((&self.signing_secret, self.signs_by_receiver)).chain(previous)
+    }
+
     /// The fence of this attempt.
     #[must_use]
     pub fn fence(&self) -> Fence {
@@ -276,6 +292,8 @@ pub async fn claim_due_runs(
         SELECT c.id, c.workflow_id, w.team_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries, c.cut_off,
                w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
+               t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
+               t.previous_signing_until, t.previous_signs_by_receiver,
                w.cron_schedule, w.timezone, w.ends_at, c.backfill_id,
                -- mostly of the last days, so that Postgres plans and locks few partitions. The function reads the others, but not
                -- for a new workflow: only a backfill decides times before it was created
@@ -324,6 +342,8 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
                s.scheduled_time AS "scheduled_time?", 1 AS "attempt!", 0 AS "tries!", 0 AS "recoveries!", 0 AS "cut_off!",
                w.action, w.starting_inputs AS "inputs!", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
+               t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
+               t.previous_signing_until, t.previous_signs_by_receiver,
                w.cron_schedule, w.timezone, w.ends_at, NULL::uuid AS "backfill_id?",
                -- as in a claim
                COALESCE((SELECT max(o.scheduled_time) FROM occurrences o

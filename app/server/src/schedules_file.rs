@@ -16,6 +16,7 @@ use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::spec::{self, Bounds, Spec};
 use workflows::secrets::SecretError;
+use workflows::secrets::team_secrets::find_unresolved;
 use workflows::{State, Workflow, create_workflow, find_workflow, lock_workflow, save_workflow};
 
 use crate::App;
@@ -168,6 +169,9 @@ async fn plan(
         }
         Err(error) => return Ok(Err(error)),
     };
+    if let Some(refused) = find_unresolved(tx, team_id, &spec.action).await? {
+        return Ok(Err(refused));
+    }
     let before = existing.map(|spec| &spec.action);
     app.secrets.seal_action(tx, team_id, &mut spec.action, before, bounds.now).await?;
     Ok(match current {

@@ -14,7 +14,7 @@ const NEXT_KEY: &str = "k2:HxwdHhsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
 const CANARY: &str = "Bearer canary-7d1";
 
 /// A story whose app encrypts secrets.
-async fn encrypting() -> Story {
+pub(super) async fn encrypting() -> Story {
     let app = |config: &mut app::Config| config.secrets.secrets_key = Some(KEY.to_owned());
     Story::with(StackOptions { now: Some(NOON.parse().unwrap()), app, ..StackOptions::default() }).await
 }
@@ -32,7 +32,7 @@ fn with_header(mut action: Value) -> Value {
     action
 }
 
-async fn run_of(s: &Story, workflow: WorkflowId, state: &str) -> Value {
+pub(super) async fn run_of(s: &Story, workflow: WorkflowId, state: &str) -> Value {
     let id = accept(s, workflow).await;
     let began = std::time::Instant::now();
     while began.elapsed() < tests::PATIENCE {

@@ -45,7 +45,7 @@ fn request(action: &Http, call: &Call, sender: &Sender<'_>) -> Result<reqwest::R
         Some(body) => ("application/json", body.to_string()),
         None => ("application/json", json!(call).to_string()),
     };
-    let signature = signature::sign_request(sender.secret, call.run_id, sender.now, body.as_bytes())?;
+    let signature = signature::sign_request(sender.secrets, call, sender.now, body.as_bytes())?;
     let request = sender.client.client.request(action.method.clone(), action.url.clone());
     let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
     Ok(request
@@ -68,7 +68,7 @@ fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::Re
         .header("x-cronbox-context", json!(call.context).to_string());
     match call.scheduled_time {
         Some(time) => {
-            let time = time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+            let time = signature::time_text(time);
             // Every run of this time has the same value: a retry, a backfill, or a run after a restore.
             let occurrence = format!("{}/{time}", call.workflow_id);
             request.header("x-cronbox-scheduled-time", time).header("x-cronbox-occurrence", occurrence)

@@ -94,7 +94,8 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
         context,
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
-    let sender = Sender { client: &client, secret: &secret, now, departure: &Departure::default() };
+    let sender =
+        Sender { client: &client, secrets: std::slice::from_ref(&secret), now, departure: &Departure::default() };
     perform_action(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 

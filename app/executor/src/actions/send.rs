@@ -42,8 +42,8 @@ impl Client {
 pub struct Sender<'a> {
     /// The client of all actions.
     pub client: &'a Client,
-    /// The secret that signs it.
-    pub secret: &'a SigningSecret,
+    /// The secrets that sign it: one, and during an overlap the previous one.
+    pub secrets: &'a [SigningSecret],
     /// When it is sent.
     pub now: DateTime<Utc>,
     /// Whether it may still be sent, and whether it was.

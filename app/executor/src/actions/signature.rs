@@ -9,8 +9,9 @@ use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::Sha256;
-use uuid::Uuid;
 use workflows::signing::SigningSecret;
+
+use super::Call;
 
 /// The secret is not `whsec_` and base64. Secrets that the app generates are valid, so only a manual change causes
 /// this.
@@ -18,35 +19,56 @@ use workflows::signing::SigningSecret;
 #[error("the team's signing secret must be whsec_ followed by base64")]
 pub struct BadSecret;
 
-/// The three headers of a signed request.
+/// The headers of a signed request: those of the standard, and a signature of the context, which a custom body does not
+/// have. Each has a signature of each secret, separated by blanks.
 ///
 /// # Errors
-/// Fails if the secret cannot be decoded.
+/// Fails if a secret cannot be decoded.
 pub fn sign_request(
-    secret: &SigningSecret,
-    run: Uuid,
+    secrets: &[SigningSecret],
+    call: &Call,
     now: DateTime<Utc>,
     body: &[u8],
 ) -> Result<HeaderMap, BadSecret> {
-    let (id, timestamp) = (run.to_string(), now.timestamp().to_string());
-    let signature = format!("v1,{}", STANDARD.encode(sign(&key(secret)?, &id, &timestamp, body)?));
-    let mut headers = HeaderMap::with_capacity(3);
-    for (name, value) in [("webhook-id", id), ("webhook-timestamp", timestamp), ("webhook-signature", signature)] {
+    let (id, timestamp) = (call.run_id.to_string(), now.timestamp().to_string());
+    let keys = secrets.iter().map(|secret| secret.decode_key().ok_or(BadSecret)).collect::<Result<Vec<_>, _>>()?;
+    let of_body = sign_by_all(&keys, &[id.as_bytes(), timestamp.as_bytes(), body])?;
+    let context = context_text(call);
+    // No id is `context`, so no signature of a context is one of a body.
+    let of_context =
+        sign_by_all(&keys, &[b"context".as_slice(), id.as_bytes(), timestamp.as_bytes(), context.as_bytes()])?;
+    let mut headers = HeaderMap::with_capacity(4);
+    for (name, value) in [
+        ("webhook-id", id),
+        ("webhook-timestamp", timestamp),
+        ("webhook-signature", of_body),
+        ("x-cronbox-signature", of_context),
+    ] {
         headers.insert(name, HeaderValue::try_from(value).map_err(|_| BadSecret)?);
     }
     Ok(headers)
 }
 
-fn key(secret: &SigningSecret) -> Result<Vec<u8>, BadSecret> {
-    let encoded = secret.0.strip_prefix("whsec_").ok_or(BadSecret)?;
-    STANDARD.decode(encoded).map_err(|_| BadSecret)
+/// A scheduled time as the headers have it.
+pub(super) fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }
 
-fn sign(key: &[u8], id: &str, timestamp: &str, body: &[u8]) -> Result<Vec<u8>, BadSecret> {
+/// The values of the headers `x-cronbox-workflow-id`, `-scheduled-time`, `-trigger` and `-attempt`.
+fn context_text(call: &Call) -> String {
+    let time = call.scheduled_time.map(time_text).unwrap_or_default();
+    format!("{}.{time}.{}.{}", call.workflow_id, call.trigger, call.attempt)
+}
+
+fn sign_by_all(keys: &[Vec<u8>], parts: &[&[u8]]) -> Result<String, BadSecret> {
+    let signatures = keys.iter().map(|key| Ok(format!("v1,{}", STANDARD.encode(sign(key, parts)?))));
+    Ok(signatures.collect::<Result<Vec<_>, _>>()?.join(" "))
+}
+
+/// HMAC-SHA256 over the parts, with a dot between two.
+fn sign(key: &[u8], parts: &[&[u8]]) -> Result<Vec<u8>, BadSecret> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_| BadSecret)?;
-    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
-        mac.update(part);
-    }
+    mac.update(&parts.join(&b'.'));
     Ok(mac.finalize().into_bytes().to_vec())
 }
 
@@ -59,7 +81,8 @@ mod tests {
     fn the_example_of_the_standard_is_signed() {
         let secret = SigningSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
         let body = br#"{"test": 2432232314}"#;
-        let signature = sign(&key(&secret).unwrap(), "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body).unwrap();
+        let parts: [&[u8]; 3] = [b"msg_p5jXN8AQM9LWM0D4loKWxJek", b"1614265330", body];
+        let signature = sign(&secret.decode_key().unwrap(), &parts).unwrap();
         assert_eq!(STANDARD.encode(signature), "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 }

@@ -3,7 +3,7 @@
 use utoipa::Modify;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
-use super::operations::outbox;
+use super::operations::{outbox, signing};
 use super::request::error::Problem;
 use super::request::extract::WriteParams;
 use super::runs::{self, backfills, manual};
@@ -56,6 +56,20 @@ fn retry_outbox_row() {}
     responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of outbox::change_outbox_row")]
 fn discard_outbox_row() {}
+
+#[utoipa::path(post, path = "/api/v1/teams/{id}:rotate-signing-secret", tag = "keys",
+    description = "Replace the signing secret of a team. During the overlap the previous one signs, too, so that receivers can be changed one by one.",
+    params(("id" = i64, Path)), request_body = Option<signing::RotationBody>,
+    responses((status = 200, body = signing::RotationView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of signing::act_on_team")]
+fn rotate_signing_secret() {}
+
+#[utoipa::path(post, path = "/api/v1/teams/{id}:receiver-secret", tag = "keys",
+    description = "Read the secret that signs requests to one receiver. 404 unless the team signs by receiver.",
+    params(("id" = i64, Path)), request_body = signing::ReceiverBody,
+    responses((status = 200, body = signing::ReceiverSecretView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of signing::act_on_team")]
+fn read_receiver_secret() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:fire", tag = "schedules",
     description = "Run the workflow now, in addition to its schedule: the run has its own id and no occurrence. 409 `overlap` if the overlap policy refuses it.",

@@ -5,6 +5,8 @@ pub mod health;
 pub mod jobs;
 pub mod keys;
 pub mod outbox;
+pub mod signing;
 pub mod stats;
 pub mod team_limits;
+pub mod team_secrets;
 pub mod verify;

@@ -7,7 +7,7 @@ use axum::{Router, middleware};
 use utoipa::OpenApi;
 
 use super::openapi::{self, Key};
-use super::operations::{drift, health, jobs, keys, outbox, stats, team_limits, verify};
+use super::operations::{drift, health, jobs, keys, outbox, signing, stats, team_limits, team_secrets, verify};
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
 use super::workflows::{self, previews, schedules, verbs};
@@ -92,6 +92,9 @@ routes! {
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
+        Viewer    Read get    "/api/v1/teams/{id}/secrets"           team_secrets::list_secrets;
+        Admin     Edit put    "/api/v1/teams/{id}/secrets/{name}"    team_secrets::put_secret;
+        Admin     Edit delete "/api/v1/teams/{id}/secrets/{name}"    team_secrets::delete_secret;
         Admin     List get    "/api/v1/keys"                         keys::list_keys;
         Admin     Edit post   "/api/v1/keys"                         keys::create_key;
         Admin     Edit post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
@@ -125,6 +128,8 @@ routes! {
         Open      Open get    "/metrics"                             health::show_metrics;
     }
     verbs {
+        Admin     Edit post   "/api/v1/teams/{id}:rotate-signing-secret" signing::act_on_team    => openapi::rotate_signing_secret;
+        Admin     Edit post   "/api/v1/teams/{id}:receiver-secret"   signing::act_on_team        => openapi::read_receiver_secret;
         Editor    Edit post   "/api/v1/workflows/{id}:archive"       verbs::change_state         => openapi::archive_workflow;
         Editor    Edit post   "/api/v1/workflows/{id}:pause"         verbs::change_state         => openapi::pause_workflow;
         Editor    Edit post   "/api/v1/workflows/{id}:resume"        verbs::change_state         => openapi::resume_workflow;

@@ -30,7 +30,7 @@ use super::request::limits::EditPlace;
 use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
 use crate::App;
-use edit::{LockedEdit, answer, parse_wait, read_when_applied};
+use edit::{LockedEdit, answer, parse_wait, read_when_applied, seal_new_action};
 use quota::check_quota;
 use view::{WorkflowAnswer, WorkflowView, view_workflow};
 
@@ -89,7 +89,7 @@ pub(crate) async fn create_workflow(
     let growth = Growth::of_new(&spec);
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    app.secrets.seal_action(&mut tx, team_id, &mut spec.action, None, edit.now).await?;
+    seal_new_action(&app, &mut tx, team_id, &mut spec.action, None, edit.now).await?;
     let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     check_quota(&app, &mut tx, team_id, growth).await?;
     tx.commit().await?;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::definition::field::{self, FieldError};
+use crate::definition::reference::BEGIN;
 
 /// Headers that we set, or that would change how the request is framed or routed.
 const RESERVED_HEADERS: [&str; 8] =
@@ -109,6 +110,9 @@ fn url(written: &str) -> Result<Url, FieldError> {
     let refuse = |detail: &str| FieldError::invalid("action.url", detail);
     if written.len() > 2_048 {
         return Err(refuse("action.url must have at most 2048 bytes"));
+    }
+    if written.contains(BEGIN) {
+        return Err(refuse("action.url must not refer to a secret: use a header or the body"));
     }
     let url = Url::parse(written).map_err(|error| refuse(&format!("action.url is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {

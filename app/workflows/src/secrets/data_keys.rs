@@ -7,16 +7,11 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use zeroize::Zeroizing;
 
+use super::cache::{DataKey, Secrets};
+use super::cipher;
+use super::error::SecretError;
 use super::keyring::{Keyring, WrappingKey};
 use super::purpose::Purpose;
-use super::{SecretError, Secrets, cipher};
-
-/// The key of a team, decrypted.
-#[derive(Clone)]
-pub(super) struct DataKey {
-    pub(super) version: i32,
-    bytes: Zeroizing<[u8; 32]>,
-}
 
 /// A row of `team_data_keys`.
 pub(super) struct StoredKey {

@@ -6,8 +6,9 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use serde_json::{Map, Value, json};
 
+use super::cache::Secrets;
+use super::error::SecretError;
 use super::purpose::Purpose;
-use super::{SecretError, Secrets};
 use crate::definition::redaction::origin_of_action;
 use crate::definition::sealed::{sealed_text, sealed_value};
 

@@ -12,6 +12,11 @@ pub(super) enum Purpose<'a> {
     },
     /// The secret that signs the actions of the team, now or until the end of an overlap.
     SigningSecret,
+    /// The value of a secret that the team names.
+    TeamSecret {
+        /// The name of the secret.
+        name: &'a str,
+    },
     /// The value of a header.
     Header {
         /// The origin of the action's URL.
@@ -27,6 +32,7 @@ impl Purpose<'_> {
         let purpose = match self {
             Self::DataKey { wrapping_key } => json!(["data_key", wrapping_key]),
             Self::SigningSecret => json!(["signing_secret"]),
+            Self::TeamSecret { name } => json!(["team_secret", name]),
             Self::Header { origin, name } => json!(["header", origin, name.to_ascii_lowercase()]),
         };
         json!(["cronbox", 1, team, version, purpose]).to_string()

@@ -8,8 +8,10 @@ use db::{PgConnection, PgPool};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::cache::Secrets;
 use super::data_keys::StoredKey;
-use super::{SecretError, Secrets};
+use super::error::SecretError;
+use super::signing_secret::is_sealed;
 
 /// How many workflows a statement reads at most.
 const WORKFLOWS_AT_ONCE: i64 = 1_000;
@@ -21,7 +23,7 @@ const TEAMS_AT_ONCE: i64 = 500;
 pub struct Reencrypted {
     /// Data keys that the current key encrypts now.
     pub data_keys: u64,
-    /// Signing secrets that were text.
+    /// Teams whose signing secrets were text.
     pub signing_secrets: u64,
     /// Workflows whose header values were text.
     pub workflows: u64,
@@ -67,14 +69,20 @@ async fn seal_signing_secrets(pool: &PgPool, secrets: &Secrets, now: DateTime<Ut
     loop {
         let mut tx = db::begin_transaction(pool).await?;
         let teams = lock_teams_with_text(&mut tx, after).await?;
-        for (team, secret) in &teams {
-            let stored = secrets.seal_signing_secret(&mut tx, *team, secret, now).await?;
-            write_signing_secret(&mut tx, *team, &stored).await?;
+        for team in &teams {
+            let mut stored = Vec::new();
+            for secret in [Some(&team.secret), team.previous.as_ref()] {
+                stored.push(match secret.filter(|secret| !is_sealed(secret)) {
+                    Some(text) => Some(secrets.seal_signing_secret(&mut tx, team.id, text, now).await?),
+                    None => secret.cloned(),
+                });
+            }
+            write_signing_secrets(&mut tx, team.id, &stored).await?;
         }
         tx.commit().await?;
         sealed += teams.len() as u64;
         match teams.last() {
-            Some((last, _)) => after = *last,
+            Some(last) => after = last.id,
             None => return Ok(sealed),
         }
     }
@@ -135,13 +143,21 @@ async fn update_data_key(
     .map(drop)
 }
 
-async fn lock_teams_with_text(tx: &mut PgConnection, after: i64) -> sqlx::Result<Vec<(i64, String)>> {
-    let rows = sqlx::query!(
+/// A team with a signing secret that is text.
+struct Team {
+    id: i64,
+    secret: String,
+    previous: Option<String>,
+}
+
+async fn lock_teams_with_text(tx: &mut PgConnection, after: i64) -> sqlx::Result<Vec<Team>> {
+    sqlx::query_as!(
+        Team,
         r#"
         -- lock teams whose signing secret is stored as text
-        SELECT id, signing_secret
+        SELECT id, signing_secret AS secret, previous_signing_secret AS previous
           FROM teams
-         WHERE id > $1 AND signing_secret NOT LIKE 'sealed:%'
+         WHERE id > $1 AND (signing_secret NOT LIKE 'sealed:%' OR previous_signing_secret NOT LIKE 'sealed:%')
          ORDER BY id
          LIMIT $2
            FOR NO KEY UPDATE
@@ -150,18 +166,19 @@ async fn lock_teams_with_text(tx: &mut PgConnection, after: i64) -> sqlx::Result
         TEAMS_AT_ONCE,
     )
     .fetch_all(tx)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.signing_secret)).collect())
+    .await
 }
 
-async fn write_signing_secret(tx: &mut PgConnection, team: i64, stored: &str) -> sqlx::Result<()> {
+/// Writes the current and the previous one.
+async fn write_signing_secrets(tx: &mut PgConnection, team: i64, stored: &[Option<String>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- encrypt the signing secret of a team that this transaction has locked
-        UPDATE teams SET signing_secret = $2 WHERE id = $1
+        -- encrypt the signing secrets of a team that this transaction has locked
+        UPDATE teams SET signing_secret = COALESCE($2, signing_secret), previous_signing_secret = $3 WHERE id = $1
         "#,
         team,
-        stored,
+        stored.first().cloned().flatten(),
+        stored.get(1).cloned().flatten(),
     )
     .execute(tx)
     .await

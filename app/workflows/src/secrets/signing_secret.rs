@@ -3,12 +3,18 @@
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 
+use super::cache::Secrets;
+use super::error::SecretError;
 use super::purpose::Purpose;
-use super::{SecretError, Secrets};
 use crate::signing::SigningSecret;
 
 /// What a signing secret that is encrypted begins with.
 const SEALED: &str = "sealed:";
+
+/// Whether a stored signing secret is encrypted.
+pub(super) fn is_sealed(stored: &str) -> bool {
+    stored.starts_with(SEALED)
+}
 
 impl Secrets {
     /// Returns a signing secret as it is stored: encrypted, or as text if this instance encrypts nothing.

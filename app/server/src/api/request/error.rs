@@ -204,7 +204,7 @@ impl From<SecretError> for Error {
     fn from(error: SecretError) -> Self {
         match error {
             SecretError::Database(error) => error.into(),
-            error @ (SecretError::MissingKey { .. } | SecretError::Damaged(_)) => Self::Internal(error.into()),
+            error => Self::Internal(error.into()),
         }
     }
 }

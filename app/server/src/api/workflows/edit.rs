@@ -15,6 +15,7 @@ use workflows::definition::redaction::Audience;
 use workflows::definition::spec::{Bounds, Spec};
 use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
+use workflows::secrets::team_secrets::find_unresolved;
 use workflows::{Saved, Sync, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
 
 use super::quota::check_quota;
@@ -71,11 +72,10 @@ impl LockedEdit {
         }
     }
 
-    /// Encrypts the header values that this edit writes.
+    /// As [`seal_new_action`], with the existing action.
     pub(super) async fn seal_action(&mut self, app: &App, action: &mut Value) -> Result<(), Error> {
         let (team, before) = (self.before.team_id, Some(&self.before.spec.action));
-        app.secrets.seal_action(&mut self.tx, team, action, before, self.edit.now).await?;
-        Ok(())
+        seal_new_action(app, &mut self.tx, team, action, before, self.edit.now).await
     }
 
     /// Saves the workflow with these fields, as [`Self::save_and_commit`].
@@ -116,6 +116,22 @@ impl LockedEdit {
         app.notifier.request_notification();
         awaited(app, self.before.id, self.before.revision.0 + 1, self.wait).await
     }
+}
+
+/// Encrypts the header values that an edit writes, and refuses a reference to a secret that cannot be resolved.
+pub(super) async fn seal_new_action(
+    app: &App,
+    tx: &mut PgConnection,
+    team: i64,
+    action: &mut Value,
+    before: Option<&Value>,
+    now: DateTime<Utc>,
+) -> Result<(), Error> {
+    if let Some(refused) = find_unresolved(tx, team, action).await? {
+        return Err(refused.into());
+    }
+    app.secrets.seal_action(tx, team, action, before, now).await?;
+    Ok(())
 }
 
 /// Locks a workflow that the team may see, for a change of its runs, and refuses an archived one.

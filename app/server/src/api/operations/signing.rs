@@ -1,0 +1,123 @@
+//! Step 1 of 7: the API of a team's signing secrets, for admins: a rotation with an overlap, and the secrets of receivers.
+
+use access::signing_secrets::{self, Rotation};
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use workflows::definition::field::{self, FieldError};
+
+use super::team_secrets::parse_origin;
+use crate::App;
+use crate::api::request::auth::{Admin, Caller};
+use crate::api::request::error::Error;
+use crate::api::request::extract::{OptionalBody, Trace, Verb, or_empty};
+
+/// The longest overlap of a rotation: 90 days.
+const LONGEST_OVERLAP_SECS: i64 = 90 * 24 * 60 * 60;
+
+/// The rotation of a signing secret.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotationBody {
+    /// Seconds for which the previous secret signs, too, 0 to 7776000; absent = 86400.
+    #[serde(default)]
+    overlap_secs: Option<i64>,
+    /// Whether each receiver has a secret of its own from now on; absent = as before.
+    #[serde(default)]
+    by_receiver: Option<bool>,
+}
+
+/// The new signing secret of a team.
+#[derive(Serialize, ToSchema)]
+pub struct RotationView {
+    team_id: i64,
+    /// Standard Webhooks secret of the team's http actions; shown only once.
+    signing_secret: String,
+    /// Whether secrets that are derived from it sign, one for each receiver: read them by `:receiver-secret`.
+    by_receiver: bool,
+    /// Until when the previous secret signs, too; null = it does not.
+    previous_until: Option<DateTime<Utc>>,
+}
+
+/// A receiver.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiverBody {
+    /// The origin of its URL: scheme, host and port, for example `https://a.example`.
+    origin: String,
+}
+
+/// The secret of a receiver.
+#[derive(Serialize, ToSchema)]
+pub struct ReceiverSecretView {
+    origin: String,
+    /// Standard Webhooks secret that signs requests to this origin.
+    signing_secret: String,
+    /// The one that signs, too, until the overlap of the last rotation ends.
+    previous_signing_secret: Option<String>,
+}
+
+/// Rotate a team's signing secret, or read the secret of a receiver.
+pub(crate) async fn act_on_team(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Verb(team, verb): Verb<i64>,
+    OptionalBody(body): OptionalBody<Value>,
+) -> Result<Response, Error> {
+    let body = or_empty(body);
+    match verb.as_str() {
+        "rotate-signing-secret" => {
+            let view = rotate(&app, &caller, trace, team, field::parse_document("", body)?).await?;
+            Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+        }
+        "receiver-secret" => {
+            let view = find_receiver(&app, team, field::parse_document("", body)?).await?;
+            Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+        }
+        _ => Err(Error::not_found()),
+    }
+}
+
+async fn rotate(
+    app: &App,
+    caller: &Caller,
+    trace: String,
+    team: i64,
+    body: RotationBody,
+) -> Result<RotationView, Error> {
+    let overlap_secs = body.overlap_secs.unwrap_or(86_400);
+    if !(0..=LONGEST_OVERLAP_SECS).contains(&overlap_secs) {
+        let detail = format!("overlap_secs must be from 0 to {LONGEST_OVERLAP_SECS}");
+        return Err(FieldError::invalid("overlap_secs", detail).into());
+    }
+    let rotation = Rotation { overlap: TimeDelta::seconds(overlap_secs), by_receiver: body.by_receiver };
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let rotated = signing_secrets::rotate_signing_secret(&mut tx, team, &app.secrets, rotation, &edit).await?;
+    let rotated = rotated.ok_or_else(Error::not_found)?;
+    tx.commit().await?;
+    Ok(RotationView {
+        team_id: team,
+        signing_secret: rotated.secret.0,
+        by_receiver: rotated.by_receiver,
+        previous_until: rotated.previous_until,
+    })
+}
+
+async fn find_receiver(app: &App, team: i64, body: ReceiverBody) -> Result<ReceiverSecretView, Error> {
+    let origin = parse_origin("origin", &body.origin)?;
+    let (pool, now) = (&app.pools.reads, app.clock.now());
+    let found = signing_secrets::find_receiver_secrets(pool, team, &app.secrets, &origin, now).await?;
+    let found = found.ok_or_else(Error::not_found)?;
+    Ok(ReceiverSecretView {
+        origin,
+        signing_secret: found.current.0,
+        previous_signing_secret: found.previous.map(|secret| secret.0),
+    })
+}

@@ -1,0 +1,125 @@
+//! Named secrets of a team: who sets them, where they are sent, and what a new value changes.
+
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::Story;
+
+use super::encryption::{encrypting, run_of};
+use crate::receiver::Receiver;
+
+const CANARY: &str = "canary-8a1";
+
+async fn put(s: &Story, name: &str, body: Value) -> tests::Answer {
+    let request = s.admin().request(reqwest::Method::PUT, &path(s, name));
+    tests::send_request(request.json(&body)).await
+}
+
+fn path(s: &Story, name: &str) -> String {
+    format!("/api/v1/teams/{}/secrets/{name}", s.keys.team_id)
+}
+
+fn referring(receiver: &Receiver) -> Value {
+    let mut action = receiver.action();
+    action["headers"] = json!({"authorization": "Bearer ${secret:token}"});
+    action["body"] = json!({"nested": ["<${secret:pin}>"], "number": 1});
+    action
+}
+
+#[tokio::test]
+async fn actions_send_the_newest_value() {
+    let s = encrypting().await;
+    let receiver = Receiver::kind().await;
+    let made = put(&s, "token", json!({ "value": CANARY })).await.expect(201).json;
+    assert_eq!((&made["name"], &made["version"]), (&json!("token"), &json!(1)));
+    put(&s, "pin", json!({"value": "\"1\"\n"})).await.expect(201);
+    let workflow = json!({"name": "w", "action": referring(&receiver)});
+    let id = WorkflowId(s.editor().post("/api/v1/workflows", &workflow).await.expect(201).id());
+    run_of(&s, id, "succeeded").await;
+    assert_eq!(put(&s, "token", json!({"value": "second"})).await.expect(200).json["version"], 2);
+    run_of(&s, id, "succeeded").await;
+    let headers: Vec<_> = receiver.received().iter().map(|request| request.headers["authorization"].clone()).collect();
+    assert_eq!(headers, [format!("Bearer {CANARY}"), "Bearer second".to_owned()]);
+    assert_eq!(receiver.calls()[0], json!({"nested": ["<\"1\"\n>"], "number": 1}), "the JSON stays valid");
+    let listed = s.editor().get(&format!("/api/v1/teams/{}/secrets", s.keys.team_id)).await.expect(200);
+    assert_eq!(listed.json["items"].as_array().unwrap().len(), 2);
+    let stored = s.table("SELECT team_secrets::text FROM team_secrets").await;
+    let audit = s.table("SELECT audit_log::text FROM audit_log").await;
+    assert!(audit.contains("secret:token of team:"), "{audit}");
+    for seen in [&listed.text, &stored, &audit, &s.editor().get(&format!("/api/v1/workflows/{id}")).await.text] {
+        assert!(!seen.contains(CANARY) && !seen.contains("second"), "{seen}");
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn missing_secrets_are_refused_and_fail() {
+    let s = encrypting().await;
+    let receiver = Receiver::kind().await;
+    let workflow = json!({"name": "w", "action": referring(&receiver)});
+    s.editor().post("/api/v1/workflows", &workflow).await.refused(400, "invalid_field", Some("action.body"));
+    put(&s, "pin", json!({"value": "1"})).await.expect(201);
+    s.editor().post("/api/v1/workflows", &workflow).await.refused(
+        400,
+        "invalid_field",
+        Some("action.headers.authorization"),
+    );
+    put(&s, "token", json!({"value": "2"})).await.expect(201);
+    let id = s.editor().post("/api/v1/workflows", &workflow).await.expect(201).id();
+    s.admin().delete(&path(&s, "token")).await.expect(204);
+    s.admin().delete(&path(&s, "token")).await.refused(404, "not_found", None);
+    let failed = run_of(&s, WorkflowId(id), "failed").await;
+    assert!(failed["error"].as_str().unwrap().starts_with("the secret `token` does not exist"), "{failed}");
+    assert!(receiver.received().is_empty());
+    let mut action = receiver.action();
+    action["url"] = json!(format!("{}/${{secret:token}}", receiver.url));
+    let in_url = json!({"name": "u", "action": action});
+    s.editor().post("/api/v1/workflows", &in_url).await.refused(400, "invalid_field", Some("action.url"));
+    s.end().await;
+}
+
+/// Otherwise an editor, who cannot read a secret, could send it to a server of their own.
+#[tokio::test]
+async fn bound_secrets_go_only_to_their_origins() {
+    let s = encrypting().await;
+    let (receiver, other) = (Receiver::kind().await, Receiver::kind().await);
+    let bound = json!({"value": CANARY, "allowed_origins": [receiver.url]});
+    put(&s, "token", bound).await.expect(201);
+    put(&s, "pin", json!({"value": "1"})).await.expect(201);
+    let elsewhere = json!({"name": "e", "action": referring(&other)});
+    s.editor().post("/api/v1/workflows", &elsewhere).await.refused(
+        400,
+        "invalid_field",
+        Some("action.headers.authorization"),
+    );
+    let id = s
+        .editor()
+        .post("/api/v1/workflows", &json!({"name": "w", "action": referring(&receiver)}))
+        .await
+        .expect(201)
+        .id();
+    // A rotation keeps the origins.
+    put(&s, "token", json!({"value": "second"})).await.expect(200);
+    run_of(&s, WorkflowId(id), "succeeded").await;
+    put(&s, "token", json!({"value": "third", "allowed_origins": ["https://a.example"]})).await.expect(200);
+    let failed = run_of(&s, WorkflowId(id), "failed").await;
+    assert!(failed["error"].as_str().unwrap().contains("may not be sent to"), "{failed}");
+    for wrong in ["https://a.example/path", "ftp://a.example", "a.example"] {
+        let body = json!({"value": "v", "allowed_origins": [wrong]});
+        put(&s, "token", body).await.refused(400, "invalid_field", Some("allowed_origins.0"));
+    }
+    assert_eq!((receiver.received().len(), other.received().len()), (1, 0));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn only_an_admin_sets_secrets() {
+    let s = encrypting().await;
+    let request = s.editor().request(reqwest::Method::PUT, &path(&s, "token"));
+    tests::send_request(request.json(&json!({"value": "v"}))).await.refused(403, "forbidden", None);
+    s.editor().get("/api/v1/teams/999999/secrets").await.refused(404, "not_found", None);
+    put(&s, "no%20name", json!({"value": "v"})).await.refused(400, "invalid_field", Some("name"));
+    s.end().await;
+    let without = Story::today().await;
+    put(&without, "token", json!({"value": "v"})).await.refused(409, "no_secrets_key", None);
+    without.end().await;
+}
