@@ -145,11 +145,13 @@ async fn restarts_keep_workflows_keys_and_schedules() {
     let name = format!("wf-{}-dev", made["id"]);
     assert_eq!(up.schedules().await, std::slice::from_ref(&name));
     let before = up.env.clone();
+    let secrets_key = fs::metadata(&before["CRONBOX_SECRETS_KEY_FILE"]).unwrap();
+    assert_eq!(secrets_key.permissions().mode() & 0o777, 0o600, "the key that encrypts secrets");
     up.interrupt();
     assert_eq!(server(&scratch.0), None, "Postgres is stopped with the rest");
 
     let mut again = Up::start(&scratch.0);
-    for same in ["CRONBOX_KEY", "CRONBOX_SCHEDULER_KEY", "CRONBOX_TEAM_ID"] {
+    for same in ["CRONBOX_KEY", "CRONBOX_SCHEDULER_KEY", "CRONBOX_SECRETS_KEY_FILE", "CRONBOX_TEAM_ID"] {
         assert_eq!(before[same], again.env[same], "{same}");
     }
     let line = again.read_until("schedule wf-");
