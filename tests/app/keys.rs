@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::json;
 use tests::{Api, Story};
 
-use crate::startup::{app, expect_error, run};
+use crate::startup::{app, expect_error, run, serve, stop};
 
 async fn generate(kind: &str) -> String {
     let made = run(app().args(["keys", "generate", "--kind", kind])).await;
@@ -111,5 +111,20 @@ async fn created_keys_have_their_restrictions() {
     expect_error(&create(&["--expires-on", "2020-01-01T00:00:00Z"]).await, "expires_on must be in the future");
     expect_error(&create(&["--scopes", "invoke"]).await, "cannot have the scope invoke");
     expect_error(&create(&["--allowed-cidrs", "10.1.2.3/8"]).await, "write 10.0.0.0/8");
+    s.end().await;
+}
+
+/// Otherwise the last minute of an instance would be missing.
+#[tokio::test]
+async fn uses_are_written_at_shutdown() {
+    let s = Story::today().await;
+    let key = generate("admin").await;
+    assert!(ensure(&s, &key, &["--kind", "admin", "--name", "used"]).await.status.success());
+    let (mut serving, url) = serve(&s.dsn()).await;
+    Api::new(&url, &key).get("/api/v1/keys").await.expect(200);
+    let written = "SELECT count(*) FROM api_keys WHERE name = 'used' AND host(last_used_from) = '127.0.0.1'";
+    assert_eq!(s.count(written).await, 0, "the request itself writes nothing");
+    stop(&mut serving).await;
+    assert_eq!(s.count(written).await, 1);
     s.end().await;
 }
