@@ -60,7 +60,7 @@ static HOUSES: [House; 16] = [
             ("client", "client"),
             ("connector", "connector"),
             ("policy", "allowed"),
-            ("parts", "address connection departure resolver special_purpose"),
+            ("parts", "address connection departure hosts ports resolver special_purpose"),
         ],
     },
     House {

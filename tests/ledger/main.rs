@@ -13,6 +13,7 @@ mod steps;
 /// Requests of `http` actions: where they may go, and how they are signed.
 mod actions {
     mod network_policy;
+    mod schemes_and_ports;
     mod signatures;
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use db::failpoint::pass_point;
+use egress::allowed::Tenant;
 use futures::FutureExt as _;
 use ledger::admission::queue;
 use ledger::backfills::refill_backfill;
@@ -138,7 +139,8 @@ impl Executor {
             Err(TryRecvError::Empty) => {}
             stop => return after_stop(stop.ok()),
         }
-        let sender = Sender { team_id: run.team_id, client: &self.client, secret: &run.signing_secret, now, departure };
+        let tenant = Tenant { team_id: Some(run.team_id), hosts: &[] };
+        let sender = Sender { tenant, client: &self.client, secret: &run.signing_secret, now, departure };
         let call = build_call(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {

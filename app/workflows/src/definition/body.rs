@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::definition::action::Action;
+use crate::definition::action::{self, Action};
 use crate::definition::field::{self, FieldError};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
@@ -148,6 +148,9 @@ impl WorkflowBody {
     /// Returns the first field that is not valid.
     pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
         Action::parse(&self.action)?;
+        if existing.is_none_or(|existing| existing.action != self.action) {
+            action::check_new_action(&self.action)?;
+        }
         field::check_name("name", &self.name)?;
         self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
