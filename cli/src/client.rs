@@ -12,6 +12,7 @@ use clap::builder::NonEmptyStringValueParser;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
+use url::Host;
 
 /// Longer than the 30 s after which the app itself answers with a timeout.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -28,6 +29,9 @@ pub(crate) struct Access {
     #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
         value_parser = NonEmptyStringValueParser::new())]
     url: String,
+    /// Send the key to an address that begins with http:// and is another machine's, so that the network can read it.
+    #[arg(long, env = "CRONBOX_ALLOW_HTTP")]
+    allow_http: bool,
     /// An admin key; better in the environment, because other users can read a command line.
     #[arg(long, env = "CRONBOX_KEY", value_name = "KEY", hide_env_values = true,
         value_parser = NonEmptyStringValueParser::new())]
@@ -41,6 +45,9 @@ pub(crate) struct Opener {
     #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
         value_parser = NonEmptyStringValueParser::new())]
     url: String,
+    /// Send the key to an address that begins with http:// and is another machine's, so that the network can read it.
+    #[arg(long, env = "CRONBOX_ALLOW_HTTP")]
+    allow_http: bool,
     /// A scheduler key; better in the environment, because other users can read a command line.
     #[arg(long, env = "CRONBOX_SCHEDULER_KEY", value_name = "KEY", hide_env_values = true,
         required_unless_present = "dry_run", value_parser = NonEmptyStringValueParser::new())]
@@ -68,6 +75,7 @@ impl Client {
     /// # Errors
     /// Fails if the key has characters that an HTTP header cannot carry.
     pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
+        check_scheme(&access.url, access.allow_http)?;
         Self::with_key(&access.url, &access.key).context("CRONBOX_KEY")
     }
 
@@ -77,6 +85,7 @@ impl Client {
     /// Fails if there is no key, or if the key has characters that an HTTP header cannot carry.
     pub(crate) fn with_scheduler_key(opener: &Opener) -> anyhow::Result<Self> {
         let key = opener.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
+        check_scheme(&opener.url, opener.allow_http)?;
         Self::with_key(&opener.url, key).context("CRONBOX_SCHEDULER_KEY")
     }
 
@@ -211,4 +220,41 @@ impl std::error::Error for Refusal {}
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(work)
+}
+
+/// Refuses an address to which the key would be sent unencrypted over a network.
+fn check_scheme(address: &str, allow_http: bool) -> anyhow::Result<()> {
+    let Ok(url) = url::Url::parse(address) else { return Ok(()) };
+    let is_this_machine = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "http" && !is_this_machine && !allow_http {
+        return Err(anyhow!(
+            "CRONBOX_URL must begin with https://, because the key is sent there; if the network is trusted, use --allow-http"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_sent_in_clear_text_to_this_machine_only() {
+        for address in
+            ["https://cron.example.com", "http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"]
+        {
+            assert!(check_scheme(address, false).is_ok(), "{address}");
+        }
+        for address in
+            ["http://cron.example.com", "HTTP://10.0.0.1:8080", "http://localhost.example.com", "http://[fd00::1]"]
+        {
+            assert!(check_scheme(address, false).is_err(), "{address}");
+            assert!(check_scheme(address, true).is_ok(), "{address}");
+        }
+    }
 }

@@ -61,7 +61,7 @@ static HOUSES: [House; 17] = [
             ("client", "client"),
             ("connector", "connector"),
             ("policy", "allowed"),
-            ("parts", "address connection departure resolver special_purpose"),
+            ("parts", "address connection departure hosts ports resolver special_purpose"),
         ],
     },
     House {

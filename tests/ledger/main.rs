@@ -16,6 +16,7 @@ mod actions {
     mod named_secrets;
     mod network_policy;
     mod rotation;
+    mod schemes_and_ports;
     mod signatures;
 }
 

@@ -11,6 +11,8 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::address::is_permitted;
+use crate::hosts::is_listed;
+use crate::ports::Ports;
 use crate::resolver::{LookupError, Resolver};
 
 /// How long a name may take to be resolved when a workflow is saved.
@@ -20,7 +22,18 @@ const PATIENCE_AT_SAVE: Duration = Duration::from_secs(2);
 #[derive(Clone, Default)]
 pub struct Allowed {
     networks: Arc<Vec<IpNet>>,
+    allows_http: bool,
+    ports: Arc<Ports>,
     names: Names,
+}
+
+/// The team for which a request is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Tenant<'a> {
+    /// The team; `None` = the service itself.
+    pub team_id: Option<i64>,
+    /// The hosts that the team may call; empty = every host.
+    pub hosts: &'a [String],
 }
 
 /// Returns the addresses of a name.
@@ -35,12 +48,21 @@ pub enum Names {
     Given(Arc<Answers>),
 }
 
-/// The error that a workflow's owner reads when a URL leads to an address that is not public.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{host} is not a public address; an operator can allow its network")]
-pub struct NotPublic {
-    /// The host as the URL has it.
-    pub host: String,
+/// Why a URL may not be called; the workflow's owner reads it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The host has an address that is not public.
+    #[error("{0} is not a public address; an operator can allow its network")]
+    NotPublic(String),
+    /// The port is none of those that an operator permits.
+    #[error("port {0} is not permitted; an operator can permit it")]
+    Port(u16),
+    /// The host is none of those that an admin has listed for the team.
+    #[error("{0} is none of the hosts that the team may call; an admin can add it")]
+    Host(String),
+    /// The request and its secrets would be sent unencrypted.
+    #[error("the URL must begin with https://; an operator can permit http")]
+    Http,
 }
 
 /// Why a host cannot be connected to.
@@ -48,7 +70,7 @@ pub struct NotPublic {
 pub enum Unreachable {
     /// It may not be reached.
     #[error(transparent)]
-    NotPublic(#[from] NotPublic),
+    Refused(#[from] Refused),
     /// It has no address now.
     #[error(transparent)]
     Lookup(#[from] LookupError),
@@ -58,7 +80,7 @@ impl Allowed {
     /// Allows these networks besides all public ones.
     #[must_use]
     pub fn new(networks: Vec<IpNet>) -> Self {
-        Self { networks: Arc::new(networks), names: Names::default() }
+        Self { networks: Arc::new(networks), ..Self::default() }
     }
 
     /// Replaces the resolver.
@@ -67,31 +89,66 @@ impl Allowed {
         Self { names, ..self }
     }
 
+    /// Whether an action may be saved whose URL begins with http and leads to another network than the allowed ones.
+    #[must_use]
+    pub fn with_http(self, allows_http: bool) -> Self {
+        Self { allows_http, ..self }
+    }
+
+    /// Replaces the ports.
+    #[must_use]
+    pub fn with_ports(self, ports: Ports) -> Self {
+        Self { ports: Arc::new(ports), ..self }
+    }
+
     /// Whether a connection to `address` may be made.
     #[must_use]
     pub fn permits_address(&self, address: IpAddr) -> bool {
         is_permitted(address, &self.networks)
     }
 
-    /// Checks a literal address, which never reaches the resolver.
+    /// Checks what a URL says itself: its port, its host, and a literal address. No name is resolved.
     ///
     /// # Errors
-    /// Fails if the address may not be reached.
-    pub fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
-        literal_address(url).map_or(Ok(()), |address| self.check_addresses(&address.to_string(), &[address]))
+    /// Fails if the team may not call it.
+    pub fn check_url(&self, url: &Url, tenant: Tenant<'_>) -> Result<(), Refused> {
+        if let Some(address) = literal_address(url) {
+            self.check_addresses(&address.to_string(), &[address])?;
+        }
+        let port = url.port_or_known_default().unwrap_or_default();
+        if !self.ports.permit(port) {
+            return Err(Refused::Port(port));
+        }
+        check_host(url, tenant.hosts)
     }
 
     /// Checks a URL when a team saves a workflow. A name that cannot be resolved yet is checked when the action is sent.
     ///
     /// # Errors
-    /// Fails if the address may not be reached.
-    pub async fn check_now(&self, url: &Url, team_id: Option<i64>) -> Result<(), NotPublic> {
-        self.check_literal(url)?;
-        let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
-        match tokio::time::timeout(PATIENCE_AT_SAVE, self.names.addresses(team_id, host)).await {
-            Ok(Ok(found)) => self.check_addresses(host, &found),
-            Ok(Err(_)) | Err(_) => Ok(()),
+    /// Fails if the team may not call it, or if the request would be sent unencrypted to a network that no operator allows.
+    pub async fn check_now(&self, url: &Url, tenant: Tenant<'_>) -> Result<(), Refused> {
+        self.check_url(url, tenant)?;
+        let is_refused_http = url.scheme() == "http" && !self.allows_http;
+        if is_refused_http && self.networks.is_empty() {
+            return Err(Refused::Http);
         }
+        let found = self.addresses_now(url, tenant.team_id).await;
+        self.check_addresses(url.host_str().unwrap_or_default(), &found)?;
+        let is_inside =
+            |address: &IpAddr| self.networks.iter().any(|network| network.contains(&address.to_canonical()));
+        if is_refused_http && (found.is_empty() || !found.iter().all(is_inside)) {
+            return Err(Refused::Http);
+        }
+        Ok(())
+    }
+
+    /// The addresses of a host; none if its name cannot be resolved now.
+    async fn addresses_now(&self, url: &Url, team_id: Option<i64>) -> Vec<IpAddr> {
+        if let Some(address) = literal_address(url) {
+            return vec![address];
+        }
+        let resolving = self.names.addresses(team_id, url.host_str().unwrap_or_default());
+        tokio::time::timeout(PATIENCE_AT_SAVE, resolving).await.map_or_else(|_| Vec::new(), Result::unwrap_or_default)
     }
 
     /// Whether [`Self::check_now`] asks a name server.
@@ -119,10 +176,10 @@ impl Allowed {
     }
 
     /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
-    fn check_addresses(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
+    fn check_addresses(&self, host: &str, found: &[IpAddr]) -> Result<(), Refused> {
         match found.iter().all(|address| self.permits_address(*address)) {
             true => Ok(()),
-            false => Err(NotPublic { host: host.to_owned() }),
+            false => Err(Refused::NotPublic(host.to_owned())),
         }
     }
 }
@@ -142,6 +199,15 @@ impl Names {
             Names::Given(answer) => Ok(answer(host)),
         }
     }
+}
+
+/// Checks the host of a URL against those that a team may call.
+///
+/// # Errors
+/// Fails if it is none of them.
+pub fn check_host(url: &Url, hosts: &[String]) -> Result<(), Refused> {
+    let host = url.host_str().unwrap_or_default();
+    if is_listed(hosts, host) { Ok(()) } else { Err(Refused::Host(host.to_owned())) }
 }
 
 fn literal_address(url: &Url) -> Option<IpAddr> {

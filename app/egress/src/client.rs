@@ -19,7 +19,7 @@ use moka::future::Cache;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use crate::allowed::{Allowed, NotPublic, Unreachable};
+use crate::allowed::{Allowed, Refused, Tenant, Unreachable};
 use crate::connection::Interim;
 use crate::connector::{CONNECT_TIMEOUT, ConnectError, Connector, set_up_tls};
 use crate::departure::Departing;
@@ -43,8 +43,8 @@ pub struct Client {
 
 /// A request that leaves the service.
 pub struct Outgoing<'a> {
-    /// The team that sends it; `None` = the service itself.
-    pub team_id: Option<i64>,
+    /// The team for which it is sent.
+    pub tenant: Tenant<'a>,
     /// Its method.
     pub method: Method,
     /// Where it leads.
@@ -61,9 +61,9 @@ pub struct Answer(Response<Incoming>);
 /// Why there is no answer; the text is for the owner of the workflow, and without the URL, which may contain a token.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The URL leads to an address that may not be reached.
+    /// The team may not call the URL.
     #[error("cannot connect: {0}")]
-    NotPublic(NotPublic),
+    Refused(#[from] Refused),
     /// There was no connection in time.
     #[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
     Slow,
@@ -82,7 +82,7 @@ impl SendError {
     /// Whether the same request would fail in the same way again.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::NotPublic(_) | Self::NoRequest(_))
+        matches!(self, Self::Refused(_) | Self::NoRequest(_))
     }
 }
 
@@ -107,7 +107,9 @@ impl Client {
     /// # Errors
     /// Fails if the address may not be reached, or if there is no answer.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Answer, SendError> {
-        let client = self.teams.get_with(outgoing.team_id, async { self.of_team(outgoing.team_id) }).await;
+        self.allowed.check_url(outgoing.url, outgoing.tenant)?;
+        let team_id = outgoing.tenant.team_id;
+        let client = self.teams.get_with(team_id, async { self.of_team(team_id) }).await;
         let mut request = outgoing.into_request()?;
         Interim::count_on(&mut request);
         let response = client.request(request).await.map_err(|error| of_request(&error))?;
@@ -179,8 +181,8 @@ fn of_request(error: &legacy::Error) -> SendError {
     while let Some(deeper) = cause {
         match deeper.downcast_ref() {
             Some(ConnectError::Slow) => return SendError::Slow,
-            Some(ConnectError::Unreachable(Unreachable::NotPublic(refused))) => {
-                return SendError::NotPublic(refused.clone());
+            Some(ConnectError::Unreachable(Unreachable::Refused(refused))) => {
+                return SendError::Refused(refused.clone());
             }
             _ => cause = deeper.source(),
         }

@@ -9,6 +9,8 @@ mod client;
 mod connection;
 mod connector;
 mod departure;
+pub mod hosts;
+pub mod ports;
 pub mod resolver;
 mod special_purpose;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use db::failpoint::pass_point;
+use egress::allowed::Tenant;
 use futures::FutureExt as _;
 use ledger::admission::queue;
 use ledger::backfills::refill_backfill;
@@ -138,13 +139,14 @@ impl Executor {
             Err(TryRecvError::Empty) => {}
             stop => return after_stop(stop.ok()),
         }
+        let tenant = Tenant { team_id: Some(run.team_id), hosts: &[] };
         let call = build_call(run, now);
         let performed = async {
             let (action, signing) = match self.open_secrets(run, now).await {
                 Ok(opened) => opened,
                 Err(failed) => return failed,
             };
-            let sender = Sender { team_id: run.team_id, client: &self.client, secrets: &signing, now, departure };
+            let sender = Sender { tenant, client: &self.client, secrets: &signing, now, departure };
             perform_action(&action, &call, &sender).await
         };
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());

@@ -12,6 +12,7 @@ use chrono::TimeDelta;
 use clap::Args;
 use db::Pooler;
 use egress::allowed::{Allowed, Names};
+use egress::ports::{PortRange, Ports};
 use egress::resolver::Resolver;
 use executor::recovery;
 use ipnet::IpNet;
@@ -63,6 +64,12 @@ pub struct Config {
     /// Name servers for the names in URLs of actions, for example 10.0.0.2,10.0.0.3:5353; none = those of /etc/resolv.conf
     #[arg(long, env = "CRONBOX_EGRESS_NAMESERVERS", value_delimiter = ',', value_parser = parse_name_server)]
     pub egress_nameservers: Vec<SocketAddr>,
+    /// Whether actions may be saved whose URL begins with http and leads to other networks than these private ones.
+    #[arg(long, env = "CRONBOX_EGRESS_ALLOW_HTTP", default_value_t = false, action = clap::ArgAction::Set)]
+    pub egress_allow_http: bool,
+    /// Ports that http actions may reach, for example 443,8000-8999; none = all except those of other protocols
+    #[arg(long, env = "CRONBOX_EGRESS_PORTS", value_delimiter = ',')]
+    pub egress_ports: Vec<PortRange>,
     /// Runs that this instance executes at once.
     #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 1_000)]
     pub executor_slots: usize,
@@ -216,7 +223,10 @@ impl Config {
     /// Which addresses requests that leave the service may reach.
     pub(crate) fn allowed(&self) -> Allowed {
         let resolver = Resolver::new(self.egress_nameservers.clone());
-        Allowed::new(self.action_allow_cidrs.clone()).with_names(Names::Resolver(resolver))
+        Allowed::new(self.action_allow_cidrs.clone())
+            .with_names(Names::Resolver(resolver))
+            .with_http(self.egress_allow_http)
+            .with_ports(Ports::new(self.egress_ports.clone()))
     }
 
     /// Slots that the runs of one team may use at once: at least one.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use db::PgConnection;
+use egress::allowed::Tenant;
 use executor::actions;
 use schedule::WorkflowId;
 use workflows::audit::Edit;
@@ -71,12 +72,9 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let wanted = document::parse_document(&text).map_err(|complaints| file_error(path, &complaints))?;
     // Before any transaction, because name resolution may be slow.
     let refused = out_of_reach(app, &wanted).await;
-    if !refused.is_empty() {
-        return Err(file_error(path, &refused));
-    }
     for _ in 0..TRIES {
         let edit = Edit::without_request(format!("file:{name}"), app.clock.now());
-        match apply(app, name, &wanted, &edit).await {
+        match apply(app, name, &wanted, &refused, &edit).await {
             Ok(loaded) => {
                 app.notifier.request_notification();
                 let Loaded { created, changed, unchanged, spent } = loaded;
@@ -95,25 +93,35 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     bail!("cannot load {shown}: other edits changed its workflows at each try; start the app again")
 }
 
-/// Lists complaints about actions whose URL leads to a private address.
-async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
+/// Lists for each definition the complaint about an action whose URL may not be called.
+async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Option<FieldError>> {
     let mut refused = Vec::new();
     for definition in wanted {
-        if let Err(error) = actions::check_reach(&definition.body.action, &app.allowed, None).await {
-            refused.push(definition.complaint_about(&error));
-        }
+        let tenant = Tenant { team_id: None, hosts: &[] };
+        refused.push(actions::check_reach(&definition.body.action, &app.allowed, tenant).await.err());
     }
     refused
 }
 
-async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {
+async fn apply(
+    app: &App,
+    file: &str,
+    wanted: &[Definition],
+    refused: &[Option<FieldError>],
+    edit: &Edit,
+) -> Result<Loaded, Stopped> {
     let mut tx = db::begin_transaction(&app.pools.work).await?;
     lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
-    for definition in wanted {
+    for (definition, refused) in wanted.iter().zip(refused) {
         match plan(app, &mut tx, file, definition, &bounds).await? {
-            Ok(plan) => plans.push(plan),
+            // A workflow that does not change is loaded, and each send checks it.
+            Ok(plan @ (Plan::Keep | Plan::Spent(_))) => plans.push(plan),
+            Ok(plan) => match refused {
+                None => plans.push(plan),
+                Some(error) => complaints.push(definition.complaint_about(error)),
+            },
             Err(error) => complaints.push(definition.complaint_about(&error)),
         }
     }

@@ -17,6 +17,7 @@ module "cron" {
   scheduler_key_secret_arn = var.scheduler_key_secret_arn
   secrets_kms_key_arn      = var.secrets_kms_key_arn
   app_base_url             = var.app_base_url
+  app_base_url_allow_http  = var.app_base_url_allow_http
 
   publisher_zip = coalesce(var.publisher_zip, "${path.root}/../../../target/lambdas/publisher.zip")
   runner_zip    = coalesce(var.runner_zip, "${path.root}/../../../target/lambdas/runner.zip")

@@ -65,6 +65,12 @@ variable "app_base_url" {
   type        = string
 }
 
+variable "app_base_url_allow_http" {
+  description = "Whether app_base_url may begin with http:// and name another machine: the scheduler key is then sent unencrypted."
+  type        = bool
+  default     = false
+}
+
 variable "publisher_zip" {
   description = "Path of publisher.zip; null = where `make lambdas` leaves it."
   type        = string

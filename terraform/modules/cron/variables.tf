@@ -168,6 +168,22 @@ variable "app_base_url" {
     condition     = can(regex("^https?://[^/]+", var.app_base_url))
     error_message = "app_base_url must be http(s)://host."
   }
+
+  # The runner sends the scheduler key there.
+  validation {
+    condition = (
+      can(regex("^https://|^http://(localhost|127[.][0-9.]+|\\[::1\\])(:[0-9]+)?(/|$)", var.app_base_url))
+      || !startswith(var.app_base_url, "http://")
+      || var.app_base_url_allow_http
+    )
+    error_message = "app_base_url must begin with https://, because the scheduler key is sent there. If the network is trusted, set app_base_url_allow_http = true."
+  }
+}
+
+variable "app_base_url_allow_http" {
+  description = "Whether app_base_url may begin with http:// and name another machine: the scheduler key is then sent unencrypted."
+  type        = bool
+  default     = false
 }
 
 # Lambdas

@@ -24,7 +24,7 @@ fn client() -> Client {
 
 async fn send(client: &Client, team_id: i64, url: String) -> Result<Vec<u8>, String> {
     let outgoing = Outgoing {
-        team_id: Some(team_id),
+        tenant: Tenant { team_id: Some(team_id), hosts: &[] },
         method: Method::POST,
         url: &url.parse().unwrap(),
         headers: HeaderMap::new(),

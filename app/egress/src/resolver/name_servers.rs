@@ -8,7 +8,7 @@ use hickory_resolver::proto::rr::{RData, Record};
 use tokio::net::UdpSocket;
 
 use super::*;
-use crate::allowed::{Allowed, Names};
+use crate::allowed::{Allowed, Names, Refused, Tenant};
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,8 +117,9 @@ async fn failures_are_kept() {
 async fn addresses_of_both_families_are_checked() {
     let server = NameServer::start().await;
     let allowed = Allowed::default().with_names(Names::Resolver(server.resolver()));
-    allowed.check_now(&"https://fine.example/".parse().unwrap(), Some(1)).await.unwrap();
-    let refused = allowed.check_now(&"https://mixed.example/".parse().unwrap(), Some(1)).await.unwrap_err();
+    let tenant = Tenant { team_id: Some(1), hosts: &[] };
+    allowed.check_now(&"https://fine.example/".parse().unwrap(), tenant).await.unwrap();
+    let refused = allowed.check_now(&"https://mixed.example/".parse().unwrap(), tenant).await.unwrap_err();
     assert_eq!(refused.to_string(), "mixed.example is not a public address; an operator can allow its network");
     assert!(allowed.find_addresses(Some(1), "mixed.example").await.is_err());
     assert_eq!(allowed.find_addresses(Some(1), "fine.example").await.unwrap(), [IpAddr::from(PUBLIC)]);
@@ -133,4 +134,28 @@ async fn listed_names_are_not_asked_for() {
     let Some(host) = listed else { return };
     assert!(server.resolver().find_addresses(Some(1), host).await.is_ok());
     assert!(server.asked().is_empty());
+}
+
+/// What is sent unencrypted stays in networks that an operator allows, unless he permits more.
+#[tokio::test]
+async fn http_is_saved_for_allowed_networks_only() {
+    let server = NameServer::start().await;
+    let names = || Names::Resolver(server.resolver());
+    let tenant = Tenant { team_id: Some(1), hosts: &[] };
+    let loopback: Vec<ipnet::IpNet> = vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
+    let strict = Allowed::new(loopback.clone()).with_names(names());
+    let open = Allowed::new(loopback).with_names(names()).with_http(true);
+    for (url, is_inside) in [
+        ("http://127.0.0.1:8080/", true),
+        ("http://localhost:8080/", true),
+        ("http://fine.example/", false),
+        ("http://missing.example/", false),
+        ("http://93.184.216.34/", false),
+    ] {
+        let url = url.parse().unwrap();
+        let expected = if is_inside { Ok(()) } else { Err(Refused::Http) };
+        assert_eq!(strict.check_now(&url, tenant).await, expected, "{url}");
+        assert_eq!(open.check_now(&url, tenant).await, Ok(()), "{url}");
+        assert_eq!(strict.check_url(&url, tenant), Ok(()), "what is stored is still sent: {url}");
+    }
 }

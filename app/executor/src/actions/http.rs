@@ -24,7 +24,7 @@ enum Unsendable {
 
 /// Sends the request once.
 pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
-    if let Err(refused) = sender.client.allowed().check_literal(&action.url) {
+    if let Err(refused) = sender.client.allowed().check_url(&action.url, sender.tenant) {
         return Outcome::Failed { error: refused.to_string(), result: None, again: Again::Never };
     }
     let request = match request(action, call, sender) {
@@ -44,7 +44,7 @@ pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>
 }
 
 /// Builds the body and signs these bytes, so that the signature always matches what is sent.
-fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'_>) -> Result<Outgoing<'a>, Unsendable> {
+fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'a>) -> Result<Outgoing<'a>, Unsendable> {
     let (content_type, body) = match &action.body {
         // A text is sent as written. The content type of the workflow replaces this one below.
         Some(Value::String(text)) => ("text/plain; charset=utf-8", text.clone()),
@@ -57,7 +57,7 @@ fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'_>) -> Result<Out
     headers.extend(action.headers.clone());
     headers.extend(signature);
     Ok(Outgoing {
-        team_id: Some(sender.team_id),
+        tenant: sender.tenant,
         method: action.method.clone(),
         url: &action.url,
         headers,

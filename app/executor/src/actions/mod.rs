@@ -9,7 +9,7 @@ mod rebinding;
 mod send;
 pub mod signature;
 
-use egress::allowed::Allowed;
+use egress::allowed::{Allowed, Tenant};
 use serde_json::Value;
 use url::Url;
 use workflows::definition::action::Action;
@@ -30,13 +30,13 @@ pub async fn perform_action(action: &Action, call: &Call, sender: &Sender<'_>) -
     }
 }
 
-/// Refuses an action whose URL leads to a private address when a team saves a workflow. Each send checks again.
+/// Refuses an action whose URL a team may not call when the team saves a workflow. Each send checks again.
 ///
 /// # Errors
 /// Returns the field `action.url` with the reason.
-pub async fn check_reach(document: &Value, allowed: &Allowed, team_id: Option<i64>) -> Result<(), FieldError> {
+pub async fn check_reach(document: &Value, allowed: &Allowed, tenant: Tenant<'_>) -> Result<(), FieldError> {
     let Some(url) = url_of(document) else { return Ok(()) };
-    allowed.check_now(&url, team_id).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
+    allowed.check_now(&url, tenant).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
 }
 
 /// Whether [`check_reach`] asks a name server.
@@ -49,5 +49,6 @@ pub async fn must_resolve(document: &Value, allowed: &Allowed) -> bool {
 
 /// The caller refuses an action that cannot be parsed, with a reason of its own.
 fn url_of(document: &Value) -> Option<Url> {
-    document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok())
+    let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
+    url.filter(|url| matches!(url.scheme(), "http" | "https"))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
-use egress::allowed::{Allowed, Names};
+use egress::allowed::{Allowed, Names, Tenant};
 use egress::{Client, Departure};
 use schedule::WorkflowId;
 use serde_json::json;
@@ -16,6 +16,7 @@ use workflows::signing::SigningSecret;
 
 use super::{Again, Call, Context, Outcome, Sender, check_reach, perform_action};
 
+const TENANT: Tenant<'static> = Tenant { team_id: Some(1), hosts: &[] };
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// An address of this machine that the operator has not allowed.
 const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -66,7 +67,7 @@ fn names(answers: &'static [&'static [IpAddr]]) -> (Allowed, Arc<AtomicUsize>) {
         let nth = counted.fetch_add(1, Ordering::Relaxed);
         answers[nth.min(answers.len() - 1)].to_vec()
     }));
-    (Allowed::new(vec!["127.0.0.1/32".parse().unwrap()]).with_names(names), requested)
+    (Allowed::new(vec!["127.0.0.1/32".parse().unwrap()]).with_names(names).with_http(true), requested)
 }
 
 fn action(port: u16) -> serde_json::Value {
@@ -96,7 +97,7 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
     let secrets = std::slice::from_ref(&secret);
-    let sender = Sender { team_id: 1, client: &client, secrets, now, departure: &Departure::default() };
+    let sender = Sender { tenant: TENANT, client: &client, secrets, now, departure: &Departure::default() };
     perform_action(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 
@@ -120,7 +121,7 @@ async fn the_checked_address_is_the_called_one() {
 async fn addresses_are_checked_again_when_sent() {
     let listener = Listener::start(FINE).await;
     let (allowed, _) = names(&[&[PUBLIC], &[INSIDE]]);
-    check_reach(&action(listener.port), &allowed, Some(1)).await.unwrap();
+    check_reach(&action(listener.port), &allowed, TENANT).await.unwrap();
     assert_refused(&send(&allowed, listener.port).await);
     assert!(listener.connected().is_empty());
 }
@@ -132,7 +133,7 @@ async fn one_private_address_refuses_a_name() {
     const MIXED: [&[&[IpAddr]]; 3] = [&[&[PUBLIC, INSIDE]], &[&[INSIDE, PUBLIC]], &[&[ALLOWED, PUBLIC, INSIDE]]];
     for answers in MIXED {
         let (allowed, _) = names(answers);
-        let refused = check_reach(&action(listener.port), &allowed, Some(1)).await.unwrap_err();
+        let refused = check_reach(&action(listener.port), &allowed, TENANT).await.unwrap_err();
         assert_eq!(refused.field, "action.url");
         assert_refused(&send(&allowed, listener.port).await);
     }

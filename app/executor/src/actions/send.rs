@@ -1,13 +1,14 @@
 //! Step 7 of 7: the inputs of each request of an action.
 
 use chrono::{DateTime, Utc};
+use egress::allowed::Tenant;
 use egress::{Client, Departure};
 use workflows::signing::SigningSecret;
 
 /// What an action needs to be sent.
 pub struct Sender<'a> {
     /// The team of the workflow.
-    pub team_id: i64,
+    pub tenant: Tenant<'a>,
     /// The client of all actions.
     pub client: &'a Client,
     /// The secrets that sign it: one, and during an overlap the previous one.

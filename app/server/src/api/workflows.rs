@@ -3,6 +3,7 @@
 pub mod edit;
 pub mod previews;
 mod quota;
+mod reach;
 pub mod schedules;
 pub mod verbs;
 pub mod view;
@@ -11,7 +12,6 @@ use access::limits::Growth;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use executor::actions;
 use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,7 +85,7 @@ pub(crate) async fn create_workflow(
     };
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     let mut spec = body.into_spec(None, &bounds)?;
-    actions::check_reach(&spec.action, &app.allowed, Some(team_id)).await?;
+    reach::check_reach(&app, team_id, &spec.action).await?;
     let growth = Growth::of_new(&spec);
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
@@ -174,14 +174,7 @@ pub(crate) async fn patch_workflow(
     Patch(patch, kind): Patch,
 ) -> Result<WorkflowAnswer, Error> {
     parse_wait(request.head.wait)?;
-    let action = patch.get("action").unwrap_or(&Value::Null);
-    if actions::must_resolve(action, &app.allowed).await {
-        // No name server is asked for a workflow that does not exist. Only such an edit reads the row twice.
-        let mut connection = app.pools.edits.acquire().await?;
-        workflows::find_workflow(&mut connection, request.id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    }
-    // Before the transaction, because a name server may be slow.
-    actions::check_reach(action, &app.allowed, caller.team_id).await?;
+    reach::check_changed(&app, &caller, request.id, patch.get("action").unwrap_or(&Value::Null)).await?;
     let mut change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let writes_action = patch.contains_key("action");
     let mut spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;

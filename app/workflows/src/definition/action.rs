@@ -1,6 +1,6 @@
 //! Step 1 of 7: the action of a workflow, parsed from its document. `actions/` performs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use http::Method;
@@ -15,6 +15,18 @@ use crate::definition::reference::BEGIN;
 /// Headers that we set, or that would change how the request is framed or routed.
 const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"];
+
+/// Headers about the connection, a proxy or the message itself. Actions of earlier versions may have them, and are sent.
+const RESERVED_IN_NEW: [&str; 8] = [
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "http2-settings",
+    "date",
+    "via",
+    "forwarded",
+    "early-data",
+];
 
 /// A workflow's action, validated.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +76,25 @@ impl Action {
             Some(_) => Err(FieldError::invalid("action.type", "action.type must be \"log\" or \"http\"")),
         }
     }
+}
+
+/// Checks what only a new or changed action must fulfil.
+///
+/// # Errors
+/// Returns the field of a header that is reserved, or whose name another header has in other case.
+pub fn check_new_action(document: &Value) -> Result<(), FieldError> {
+    let names = document.get("headers").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
+    let mut seen = BTreeSet::new();
+    for name in names {
+        let (field, lowercase) = (format!("action.headers.{name}"), name.to_ascii_lowercase());
+        if RESERVED_IN_NEW.contains(&lowercase.as_str()) {
+            return Err(FieldError::invalid(&field, format!("the header {lowercase} is reserved: remove it")));
+        }
+        if !seen.insert(lowercase) {
+            return Err(FieldError::invalid(&field, "the header is named twice, in upper and lower case: remove one"));
+        }
+    }
+    Ok(())
 }
 
 impl Log {
@@ -178,6 +209,23 @@ mod tests {
         for (document, field) in cases {
             assert_eq!(refused(document.clone()).0, field, "{document}");
         }
+    }
+
+    /// One of two equal names would win, and nothing would say which.
+    #[test]
+    fn new_actions_have_no_reserved_or_equal_headers() {
+        let refused = |headers: Value| {
+            let document = json!({"type": "http", "method": "GET", "url": "https://a.example", "headers": headers});
+            assert!(Action::parse(&document).is_ok(), "what is stored is still sent");
+            check_new_action(&document).map_err(|error| error.field)
+        };
+        for name in RESERVED_IN_NEW {
+            let capital = name.to_ascii_uppercase();
+            assert_eq!(refused(json!({ name: "x" })), Err(format!("action.headers.{name}")));
+            assert_eq!(refused(json!({ capital.as_str(): "x" })), Err(format!("action.headers.{capital}")));
+        }
+        assert_eq!(refused(json!({"X-A": "1", "b": "2", "x-a": "3"})), Err("action.headers.x-a".to_owned()));
+        assert_eq!(refused(json!({"x-a": "1", "x-b": "2"})), Ok(()));
     }
 
     /// The API shows header values as null. A client that sends such an action back must not empty its headers.

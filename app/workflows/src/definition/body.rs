@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::definition::action::Action;
+use crate::definition::action::{self, Action};
 use crate::definition::field::{self, FieldError};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
@@ -151,6 +151,9 @@ impl WorkflowBody {
     pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
         let action = sealed::without_existing_seals(&self.action, existing.map(|spec| &spec.action))?;
         Action::parse(action.as_ref())?;
+        if existing.is_none_or(|existing| existing.action != self.action) {
+            action::check_new_action(&self.action)?;
+        }
         if existing.is_none_or(|existing| existing.name != self.name) {
             field::check_name("name", &self.name)?;
         }

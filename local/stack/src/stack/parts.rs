@@ -110,6 +110,8 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
         secrets: app::config::SecretsKeys::default(),
         egress_nameservers: Vec::new(),
+        egress_allow_http: false,
+        egress_ports: Vec::new(),
         executor_slots: 1_000,
         executor_mebibytes: 256,
         executor_team_percent: 75,

@@ -89,6 +89,43 @@ run "refuses_no_subnets" {
   expect_failures = [var.subnet_ids]
 }
 
+run "refuses_a_key_in_clear_text" {
+  command = plan
+
+  variables {
+    app_base_url = "http://cron.example.com"
+  }
+
+  expect_failures = [var.app_base_url]
+}
+
+run "refuses_a_name_that_only_begins_like_this_machine" {
+  command = plan
+
+  variables {
+    app_base_url = "http://localhost.example.com"
+  }
+
+  expect_failures = [var.app_base_url]
+}
+
+run "accepts_http_if_an_operator_says_so" {
+  command = plan
+
+  variables {
+    app_base_url            = "http://cron.example.com"
+    app_base_url_allow_http = true
+  }
+}
+
+run "accepts_http_on_this_machine" {
+  command = plan
+
+  variables {
+    app_base_url = "http://127.0.0.1:8080"
+  }
+}
+
 run "refuses_an_address_without_a_scheme" {
   command = plan
 
