@@ -167,7 +167,7 @@ pub(crate) async fn attack_platforms() -> Tally {
 /// Actions that would carry a secret in clear, without a setting by which an operator permits it.
 pub(crate) async fn attack_clear_text() -> Tally {
     let s = idle_story().await;
-    let app = App::start(&s.dsn(), &[]).await;
+    let app = App::start(&s.dsn(), &[("CRONBOX_EGRESS_ALLOW_HTTP", "false")]).await;
     let mut tally = Tally::default();
     // A literal address needs no name server, and is only saved.
     for url in ["http://93.184.216.34/", "http://93.184.216.34:8080/x", "HTTP://93.184.216.34:443/"] {

@@ -4,24 +4,7 @@
 //! program, so that the commit with the remedy removes its row.
 
 /// The name of an attack, and the finding whose remedy would refuse it.
-const EXPECTED_OPEN: [(&str, &str); 16] = [
-    ("headers kept on a new origin", "S3"),
-    ("log lines", "S5"),
-    ("forged cursors", "S6"),
-    ("canaries in the audit log", "S7"),
-    ("canaries in answers", "S7"),
-    ("reserved action headers", "S9"),
-    ("clear-text actions", "S10"),
-    ("cloud platform addresses", "S11"),
-    ("lenient requests", "S12"),
-    ("names that look alike", "S13"),
-    ("canaries at rest", "S20"),
-    ("missing response headers", "S23"),
-    ("endless 100s", "issue 14"),
-    ("slow reads", "T5"),
-    ("silent name servers", "T8"),
-    ("bad keys in the database", "T10"),
-];
+const EXPECTED_OPEN: [(&str, &str); 0] = [];
 
 /// The finding that lets this attack through.
 pub(crate) fn finding_of(attack: &str) -> Option<&'static str> {

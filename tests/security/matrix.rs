@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use access::key_text::add_checksum;
 use app::api::routes::{Access, ROUTES};
 use chrono::{SecondsFormat, TimeDelta};
 use futures::StreamExt as _;
@@ -22,12 +23,13 @@ const AT_ONCE: usize = 8;
 /// In the name of each object of the attacked team, and nowhere else.
 const MARKER: &str = "attacked-7f3a";
 /// What is the same, whatever the attacks send; the jobs of the attacked app are off.
-const STATE: [&str; 7] = [
+const STATE: [&str; 8] = [
     "SELECT t::text FROM workflows t ORDER BY id",
     "SELECT t::text FROM runs t ORDER BY id",
     "SELECT t::text FROM backfills t ORDER BY id",
     "SELECT t::text FROM teams t ORDER BY id",
     "SELECT t::text FROM team_limits t ORDER BY team_id",
+    "SELECT t::text FROM team_secrets t ORDER BY team_id, name",
     "SELECT t::text FROM outbox_events t ORDER BY id",
     "SELECT (id, prefix, revoked_on)::text FROM api_keys t ORDER BY id",
 ];
@@ -48,6 +50,8 @@ enum Rank {
     Viewer,
     Editor,
     Scheduler,
+    Auditor,
+    Operator,
     Admin,
 }
 
@@ -64,8 +68,11 @@ impl Caller {
     fn is_accepted(&self, access: Access) -> bool {
         match access {
             Access::Open => true,
-            Access::Viewer => matches!(self.rank, Rank::Viewer | Rank::Editor | Rank::Admin),
+            Access::Owner => self.rank != Rank::Nothing,
+            Access::Viewer => !matches!(self.rank, Rank::Nothing | Rank::Scheduler),
             Access::Editor => matches!(self.rank, Rank::Editor | Rank::Admin),
+            Access::Auditor => matches!(self.rank, Rank::Auditor | Rank::Operator | Rank::Admin),
+            Access::Operator => matches!(self.rank, Rank::Operator | Rank::Admin),
             Access::Admin => self.rank == Rank::Admin,
             Access::Scheduler => self.rank == Rank::Scheduler,
         }
@@ -142,6 +149,9 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/teams") => json!({"name": "stolen"}),
         ("POST", "/api/v1/keys") => json!({"name": "stolen", "kind": "admin"}),
         ("POST", "/api/v1/workflows") => json!({"name": "stolen", "action": {"type": "log", "message": "stolen"}}),
+        ("PUT", "/api/v1/teams/{id}/secrets/{name}") => json!({"value": "stolen"}),
+        ("POST", "/api/v1/teams/{id}:rotate-signing-secret") => json!({"overlap_secs": 0}),
+        ("POST", "/api/v1/teams/{id}:receiver-secret") => json!({"origin": "https://receiver.example"}),
         ("PUT", "/api/v1/teams/{id}/limits") => json!({"workflows": 1}),
         ("PATCH", "/api/v1/workflows/{id}") => json!({"description": "stolen"}),
         ("PUT" | "PATCH", "/api/v1/schedules/{id}") => json!({"cron_schedule": "* * * * *"}),
@@ -174,7 +184,7 @@ async fn send_for_each_id(cell: &Cell<'_>, ids: &Ids) -> Tally {
     };
     let expected = comparable(&without, &ids[0]);
     for id in &ids[1..] {
-        let answer = send(cell, &cell.path.replace("{id}", id)).await;
+        let answer = send(cell, &filled(cell.path, id)).await;
         let is_same = comparable(&answer, id) == expected;
         tally.record(is_same && answer.status >= 400, || format!("{} for {id}: {answer:?}", name()));
     }
@@ -202,7 +212,11 @@ async fn send(cell: &Cell<'_>, path: &str) -> Answer {
 /// The path of an id that is of no object.
 fn missing(path: &'static str, ids: &Ids) -> String {
     let id = ids_of(path, ids).map_or("987654321", |ids| ids[0].as_str());
-    path.replace("{id}", id)
+    filled(path, id)
+}
+
+fn filled(path: &str, id: &str) -> String {
+    path.replace("{id}", id).replace("{name}", "attacked")
 }
 
 fn ids_of<'a>(path: &str, ids: &'a Ids) -> Option<&'a [String]> {
@@ -296,6 +310,7 @@ async fn callers(s: &Story, app: &App) -> Vec<Caller> {
         refused("empty", ""),
         refused("garbage", "let me in"),
         refused("long garbage", &"A".repeat(4_000)),
+        refused("another secret with its checksum", &add_checksum(with_end_of(&viewer[..59], &s.keys.editor[..59]))),
         refused("wrong secret", &with_end_of(&viewer, &"A".repeat(viewer.len()))),
         refused("swapped prefix", &with_end_of(admin, &s.keys.editor)),
         refused("swapped secret", &with_end_of(&s.keys.editor, admin)),
@@ -311,6 +326,8 @@ async fn callers(s: &Story, app: &App) -> Vec<Caller> {
         Caller::new("other viewer", app.api(&other_viewer), Rank::Viewer),
         Caller::new("other editor", app.api(&other_editor), Rank::Editor),
         Caller::new("scheduler", app.api(&s.keys.scheduler), Rank::Scheduler),
+        Caller::new("auditor", app.api(&scoped_key(s, "auditor").await), Rank::Auditor),
+        Caller::new("operator", app.api(&scoped_key(s, "operate").await), Rank::Operator),
         Caller::new("admin", app.api(admin), Rank::Admin),
     ];
     for (name, body) in [
@@ -329,9 +346,16 @@ async fn callers(s: &Story, app: &App) -> Vec<Caller> {
     callers
 }
 
+/// Creates an admin key that has only this scope.
+async fn scoped_key(s: &Story, scope: &str) -> String {
+    let key = create_key(s, json!({"name": scope, "kind": "admin", "scopes": [scope]})).await;
+    key["key"].as_str().unwrap().to_owned()
+}
+
 /// The public part of one key with the secret part of another.
 fn with_end_of(key: &str, other: &str) -> String {
-    let middle = key.match_indices('_').nth(1).map_or(key.len() / 2, |(at, _)| at + 1);
+    // `cba_` and 12 characters of the id.
+    let middle = 16;
     let end = other.len() - (key.len() - middle).min(other.len());
     format!("{}{}", &key[..middle], &other[end..])
 }

@@ -8,8 +8,9 @@ use tests::{Api, PATIENCE};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
-/// The settings of every attack: no limit of keys, because one address sends all requests. An attack on a limit sets it.
-const USUAL: [(&str, &str); 10] = [
+/// The settings of every attack: no limit of keys, because one address sends all requests, and http, so that addresses are
+/// refused because of what they are. An attack on a limit sets it.
+const USUAL: [(&str, &str); 15] = [
     ("CRONBOX_BIND_ADDR", "127.0.0.1:0"),
     ("CRONBOX_SHUTDOWN_DRAIN_SECS", "1"),
     ("CRONBOX_EXECUTOR_POLL_MS", "50"),
@@ -19,6 +20,11 @@ const USUAL: [(&str, &str); 10] = [
     ("CRONBOX_KEY_REQUESTS_IN_FLIGHT", "0"),
     ("CRONBOX_TEAM_REQUESTS_IN_FLIGHT", "0"),
     ("CRONBOX_TEAM_FIRES_PER_MINUTE", "0"),
+    ("CRONBOX_ADDRESS_CONNECTIONS", "0"),
+    ("CRONBOX_ADDRESS_REQUESTS_IN_FLIGHT", "0"),
+    ("CRONBOX_REQUESTS_IN_FLIGHT", "0"),
+    ("CRONBOX_EGRESS_ALLOW_HTTP", "true"),
+    ("CRONBOX_SECRETS_KEY", "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
     ("NO_COLOR", "1"),
 ];
 
