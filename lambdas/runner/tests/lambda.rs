@@ -65,7 +65,7 @@ async fn rotated_keys_are_fetched_again_once() {
     let first = answer(&mut answers).await;
     let second = answer(&mut answers).await;
     runner.kill().unwrap();
-    let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
+    let log = String::from_utf8(runner.wait_with_output().unwrap().stderr).unwrap();
 
     assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
     assert_eq!(second, ("response".to_owned(), json!({"accepted": true, "run_id": "r-2"})));
@@ -97,7 +97,7 @@ async fn old_variables_are_read_with_a_warning() {
     let mut runner = runner_with("", &address);
     assert_eq!(answer(&mut answers).await.0, "response");
     runner.kill().unwrap();
-    let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
+    let log = String::from_utf8(runner.wait_with_output().unwrap().stderr).unwrap();
 
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone());
     let warned: Vec<Value> = lines.map(|fields| json!([fields["old"], fields["new"]])).collect();
@@ -128,7 +128,7 @@ fn runner_with(prefix: &str, address: &str) -> Child {
         ])
         .env(format!("{prefix}APP_BASE_URL"), format!("http://{address}"))
         .env(format!("{prefix}SCHEDULER_API_KEY_SECRET_ARN"), KEY_ARN)
-        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap()
 }
@@ -144,7 +144,7 @@ async fn failures_have_a_name_and_a_sentence() {
     let not_a_fire = answer(&mut answers).await;
     assert_eq!(answer(&mut answers).await.0, "response");
     runner.kill().unwrap();
-    let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
+    let log = String::from_utf8(runner.wait_with_output().unwrap().stderr).unwrap();
 
     let sentence = "status 200 is not an answer of the app";
     assert_eq!(page, ("error".to_owned(), json!({"errorType": "NotTheApp", "errorMessage": sentence})));
