@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: tzdata nightly mutants setup up test model schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: tzdata nightly mutants setup up test model schemathesis oidc torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -31,7 +31,7 @@ model: setup ## visits every state of the model of the protocols, and compares 1
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test deploy --test schemathesis --test states --test ablations --test conformance -- -D warnings
+	cargo clippy --workspace --test deploy --test schemathesis --test oidc --test states --test ablations --test conformance -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
@@ -79,7 +79,11 @@ schemathesis: setup ## sends every route what its description allows, and invali
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
 	cargo test --workspace --test schemathesis -- --nocapture
 
-ci: setup lint deny sqlx-check test model schemathesis terraform
+oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and calls the API with their tokens
+	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
+	cargo test --workspace --test oidc -- --nocapture
+
+ci: setup lint deny sqlx-check test model schemathesis oidc terraform
 
 # Advisories are checked against a local copy of RustSec's database, if there is one: `cargo-deny fetch db` makes it.
 deny: ## checks licences, sources, banned crates and advisories; does not change Cargo.lock

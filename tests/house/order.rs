@@ -36,7 +36,7 @@ static HOUSES: [House; 15] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock jobs/prune lines metrics migrate"),
+            ("parts of an instance", "cadence clock identity_provider jobs/prune lines metrics migrate"),
         ],
     },
     House {
@@ -72,6 +72,7 @@ static HOUSES: [House; 15] = [
         rooms: &[
             ("crate", "lib"),
             ("gate", "gate"),
+            ("people", "people"),
             ("teams", "teams"),
             ("keys", "keys"),
             ("limits", "in_flight limits"),

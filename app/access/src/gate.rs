@@ -3,6 +3,8 @@
 //! An active key is cached for a few seconds, so that a duplicate fire reads no database and a revoked key is soon
 //! refused. Invalid keys are rate-limited by address; scheduler keys never are.
 
+pub mod people;
+
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use workflows::audit::Edit;
 use crate::in_flight::{Counted, Full, InFlight, Place};
 use crate::keys::{Key, Kind, Role, verify_key};
 use crate::limits::TeamLimits;
+use crate::people::signed_in::{KnownTokens, PersonOfCaller};
 
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
@@ -37,6 +40,8 @@ pub struct Caller {
     pub role: Option<Role>,
     /// The limits of its team, with the defaults of the operator.
     limits: TeamLimits,
+    /// The person, if it has a token instead of a key.
+    person: Option<PersonOfCaller>,
 }
 
 /// What a request does to the database.
@@ -89,11 +94,19 @@ impl Caller {
     /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
-        Edit { actor: format!("key:{}", self.prefix), now, traceparent: Some(traceparent) }
+        Edit { actor: self.actor(), now, traceparent: Some(traceparent) }
     }
 
     fn of_key(key: Key, limits: TeamLimits) -> Self {
-        Self { id: key.id, prefix: key.prefix, kind: key.kind, team_id: key.team_id, role: key.role, limits }
+        Self {
+            id: key.id,
+            prefix: key.prefix,
+            kind: key.kind,
+            team_id: key.team_id,
+            role: key.role,
+            limits,
+            person: None,
+        }
     }
 }
 
@@ -104,6 +117,7 @@ pub struct Gate {
     bad: Option<Arc<DefaultKeyedRateLimiter<IpAddr>>>,
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
+    tokens: KnownTokens,
     limits: Limits,
 }
 
@@ -117,6 +131,7 @@ impl Gate {
             good: NonZeroU32::new(limits.key_requests_per_sec)
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
             in_flight: InFlight::default(),
+            tokens: KnownTokens::kept_for(BELIEVED_FOR),
             limits,
         }
     }
@@ -124,6 +139,7 @@ impl Gate {
     /// Empties the cache of this instance at once.
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
+        self.tokens.forget_all();
     }
 
     /// Removes idle entries of the limiters; called periodically.

@@ -8,4 +8,5 @@ pub mod gate;
 pub mod in_flight;
 pub mod keys;
 pub mod limits;
+pub mod people;
 pub mod teams;

@@ -12,6 +12,7 @@ pub mod api;
 pub mod cadence;
 pub mod clock;
 pub mod config;
+pub mod identity_provider;
 pub mod jobs;
 mod lines;
 pub mod metrics;

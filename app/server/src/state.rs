@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the state of one instance of the app, which its handlers and jobs use.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -18,6 +18,7 @@ use workflows::notify::Notifier;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
+use crate::identity_provider::IdentityProvider;
 use crate::lines::Lines;
 use crate::metrics::Metrics;
 use crate::pools::Pools;
@@ -63,6 +64,8 @@ pub struct Parts {
     pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
     /// The edits of a team, which leave a quarter of the connections for edits to the other teams.
     pub(crate) edits_of_team: Lines<i64>,
+    /// The provider with which people sign in, if the operator has set one.
+    identity_provider: OnceLock<IdentityProvider>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
 }
@@ -95,12 +98,30 @@ impl App {
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
             lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
+            identity_provider: OnceLock::new(),
             config,
             ledger_kept,
             pools,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
         }))
+    }
+
+    /// Reads the settings of the provider with which people sign in, before the app serves.
+    ///
+    /// # Errors
+    /// Fails if a setting or a file is not valid.
+    pub fn prepare_identity_provider(&self) -> anyhow::Result<()> {
+        if let Some(settings) = self.config.oidc.read_settings()? {
+            let provider = IdentityProvider::new(settings)?;
+            self.identity_provider.set(provider).map_err(|_| anyhow::anyhow!("the provider is set twice"))?;
+        }
+        Ok(())
+    }
+
+    /// The provider with which people sign in, if the operator has set one.
+    pub(crate) fn identity_provider(&self) -> Option<&IdentityProvider> {
+        self.identity_provider.get()
     }
 
     /// Reads the database's time for one pass of a job, and corrects the app's clock. A set clock returns its own time.

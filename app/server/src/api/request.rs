@@ -2,6 +2,7 @@
 //! and errors.
 
 pub mod auth;
+mod bearer;
 pub(crate) mod edit_transaction;
 pub mod error;
 pub mod extract;
@@ -9,3 +10,4 @@ pub(crate) mod in_flight;
 pub mod limits;
 pub mod page;
 pub(crate) mod read;
+pub(crate) mod team;

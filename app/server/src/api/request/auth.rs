@@ -1,5 +1,5 @@
-//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], once for each request, and a handler
-//! requires the role that it needs.
+//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` or a token becomes a [`Caller`], once for each request, and a
+//! handler requires the role that it needs.
 //!
 //! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
@@ -11,6 +11,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use db::PgPool;
 
+use super::bearer::{self, Credential};
 use super::error::{Error, Limit};
 use crate::App;
 
@@ -46,11 +47,15 @@ impl FromRequestParts<App> for Caller {
 /// # Errors
 /// Returns 401 or 429, or the failure of the database.
 pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> Result<Caller, Error> {
-    let presented = parts.headers.get("x-api-key").and_then(|value| value.to_str().ok());
     let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
-    match presented {
-        None => Err(Error::unauthorized()),
-        Some(presented) => admitted(app, app.gate.admit_key(pool, presented, peer, app.clock.now()).await?),
+    let provider = app.identity_provider();
+    match (bearer::find_credential(&parts.headers, provider.is_some())?, provider) {
+        (Credential::Key(key), _) => admitted(app, app.gate.admit_key(pool, key, peer, app.clock.now()).await?),
+        (Credential::Token(token), Some(provider)) => {
+            let admission = bearer::admit_token(app, provider, pool, token, peer).await?;
+            admitted(app, admission).map_err(Error::of_token)
+        }
+        (Credential::Token(_) | Credential::Nothing, _) => Err(Error::unauthorized()),
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 
 use super::auth::identify_caller;
 use super::error::{Error, Limit};
+use super::team::choose_team;
 use crate::App;
 
 /// What a request of a route does to the database.
@@ -71,7 +72,9 @@ pub(crate) async fn count_request(
     next: Next,
 ) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
-    let caller = identify_caller(&parts, &app, pool_of_keys(&app, work)).await?;
+    let pool = pool_of_keys(&app, work);
+    let caller = identify_caller(&parts, &app, pool).await?;
+    let caller = choose_team(&mut parts, pool, caller).await?;
     let Places { requests, work: place } = app.gate.take_places(&caller, work).map_err(refused)?;
     let edit = EditPlace(Arc::new(Mutex::new(place)));
     let turn = match work {
