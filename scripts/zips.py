@@ -62,13 +62,15 @@ def pack(binary, beside, path):
     """The zip depends only on the files, so that Terraform sees a change only if a file has changed."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         add(archive, binary, "bootstrap", 0o755)
-        for file in beside:
+        for file in sorted(beside, key=os.path.basename):
             add(archive, file, os.path.basename(file), 0o644)
 
 
 def add(archive, path, name, mode):
     entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     entry.compress_type = zipfile.ZIP_DEFLATED
+    # Unix, whatever packs it.
+    entry.create_system = 3
     entry.external_attr = (0o100000 | mode) << 16
     with open(path, "rb") as file:
         archive.writestr(entry, file.read())

@@ -57,6 +57,7 @@ pub(crate) struct Refusal {
     status: StatusCode,
     code: String,
     detail: String,
+    request_id: String,
 }
 
 impl Client {
@@ -86,6 +87,8 @@ impl Client {
             .timeout(PATIENCE)
             // The key is only for the app, so the client must not send it to the target of a redirect.
             .redirect(reqwest::redirect::Policy::none())
+            // Nor to a proxy that a variable of the environment names.
+            .no_proxy()
             .build()
             .context("cannot create the HTTP client")?;
         Ok(Client { base: url.trim_end_matches('/').to_owned(), http })
@@ -146,7 +149,7 @@ impl Client {
 impl Refusal {
     fn read(status: StatusCode, problem: &Value) -> Self {
         let text = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
-        Refusal { status, code: text("code"), detail: text("detail") }
+        Refusal { status, code: text("code"), detail: text("detail"), request_id: text("request_id") }
     }
 
     /// Whether the app itself says that the object does not exist; a proxy's 404 has no code.
@@ -168,6 +171,10 @@ impl fmt::Display for Refusal {
         let status = self.status.as_u16();
         match (self.detail.as_str(), self.code.as_str()) {
             ("", _) => write!(f, "the app answered {status}"),
+            // The id leads to the cause in the app's log.
+            (detail, code) if self.status.is_server_error() && !self.request_id.is_empty() => {
+                write!(f, "{detail} ({status} {code}, request {})", self.request_id)
+            }
             (detail, code) => write!(f, "{detail} ({status} {code})"),
         }
     }

@@ -21,7 +21,7 @@ use self::message::{Content, DeadMessage, require_all_found};
 use self::queue::{At, Queue};
 use self::redrive::redrive_messages;
 use crate::client::{Access, Client, wait_for};
-use crate::print::{print_json, print_text};
+use crate::print::{print_error, print_json, print_json_lines, print_text};
 
 /// What can be done about dead-letter messages.
 #[derive(Subcommand)]
@@ -107,7 +107,7 @@ async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     let messages = read_messages(&list.at, list.limit, |_| true).await?;
     let known = read_decisions(&list.access, &messages).await?;
     if list.json {
-        return table::print_json_lines(
+        return print_json_lines(
             messages.iter().zip(&known).map(|(message, known)| table::message_json(message, known)),
         );
     }
@@ -121,7 +121,7 @@ async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
     let known = read_decisions(&arguments.access, &messages).await?;
     let messages = messages.iter().zip(&known);
     if arguments.json {
-        return table::print_json_lines(messages.map(|(message, known)| table::full_json(message, known)));
+        return print_json_lines(messages.map(|(message, known)| table::full_json(message, known)));
     }
     print_text(&messages.map(|(message, known)| table::full_text(message, known)).collect::<Vec<_>>().join("\n"))
 }
@@ -194,7 +194,7 @@ async fn read_decisions(access: &Access, messages: &[DeadMessage]) -> anyhow::Re
         known.push(match &message.content {
             Content::Fire(fire) if !is_away => ledger::read_decision(&client, fire).await.unwrap_or_else(|error| {
                 is_away = true;
-                eprintln!("cronbox: the app's decisions are unknown: {error:#}");
+                print_error(&format!("the app's decisions are unknown: {error:#}"));
                 Known::Unasked
             }),
             _ => Known::Unasked,

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
-use crate::print::{print_json, print_text};
+use crate::print::{one_line, print_json, print_text};
 
 /// How often to check whether a sweep is done.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -146,7 +146,7 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
         let state = if open["started_on"].is_null() { "requested" } else { "under way" };
         writeln!(table, "sweep {id} is {state}")?;
         if let Some(why) = open["report"]["stopped_by"].as_str() {
-            writeln!(table, "  it stopped: {why}")?;
+            writeln!(table, "  it stopped: {}", one_line(why))?;
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
 
 fn list(table: &mut String, drift: &Value) -> std::fmt::Result {
     for workflow in drift["workflows"].as_array().into_iter().flatten() {
-        let text = |field: &str| workflow[field].as_str().unwrap_or_default();
+        let text = |field: &str| one_line(workflow[field].as_str().unwrap_or_default());
         writeln!(
             table,
             "workflow {:<10} {:<22} {} {}",
@@ -165,7 +165,7 @@ fn list(table: &mut String, drift: &Value) -> std::fmt::Result {
         )?;
     }
     for orphan in drift["orphans"].as_array().into_iter().flatten() {
-        let text = |field: &str| orphan[field].as_str().unwrap_or_default();
+        let text = |field: &str| one_line(orphan[field].as_str().unwrap_or_default());
         writeln!(table, "orphan   {:<33} since {}", text("name"), text("first_seen"))?;
     }
     Ok(())

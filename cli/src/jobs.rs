@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::client::{Access, Client, wait_for};
-use crate::print::{print_json, print_text};
+use crate::print::{one_line, print_json, print_text};
 
 /// The arguments.
 #[derive(Args)]
@@ -65,7 +65,7 @@ fn result(job: &Value) -> String {
         None => text(&job["last_result"]).to_owned(),
     };
     match job["last_error"].as_str() {
-        Some(error) => format!("{result}: {error}"),
+        Some(error) => format!("{result}: {}", one_line(error)),
         None => result,
     }
 }

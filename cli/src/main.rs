@@ -18,6 +18,7 @@ use crate::dlq::run_dlq;
 use crate::drift::run_drift;
 use crate::jobs::show_jobs;
 use crate::outbox::run_outbox;
+use crate::print::print_error;
 use crate::verify::verify_ledger;
 
 /// The operator's tool of cronbox.
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         Noun::Verify(arguments) => verify_ledger(&arguments),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("cronbox: {error:#}");
+        print_error(&format!("{error:#}"));
         error.downcast_ref::<client::Refusal>().map_or(ExitCode::FAILURE, client::Refusal::exit_code)
     })
 }

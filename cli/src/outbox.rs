@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
-use crate::print::print_text;
+use crate::print::{one_line, print_json_lines, print_text};
 
 /// A page of the API at most.
 const PAGE: u64 = 200;
@@ -124,8 +124,7 @@ async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
 
 fn print_rows(rows: &[Value], as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
-        let lines: Vec<String> = rows.iter().map(|row| format!("{row}\n")).collect();
-        return print_text(&lines.concat());
+        return print_json_lines(rows);
     }
     print_text(&table(rows))
 }
@@ -139,7 +138,7 @@ fn table(rows: &[Value]) -> String {
     for row in rows {
         let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
         let edited: String = text("created_on").chars().take(19).collect();
-        let error: String = text("error_message").chars().take(ERROR_WIDTH).collect();
+        let error: String = one_line(&text("error_message")).chars().take(ERROR_WIDTH).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(
             table,

@@ -1,4 +1,6 @@
 //! Writes to standard output. If the reader has exited, as `head` does, this is no failure.
+//!
+//! What is printed has text of servers, of clients and of queues: it must not control the terminal, nor begin a line.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,13 +10,49 @@ use serde::Serialize;
 
 /// One line of JSON.
 pub(crate) fn print_json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCode> {
-    print_text(&format!("{}\n", serde_json::to_string(answer)?))
+    print_json_lines([answer])
 }
 
-/// Writes the text unchanged.
+/// One line of JSON for each object. Escapes keep the characters for the program that reads them.
+pub(crate) fn print_json_lines(objects: impl IntoIterator<Item = impl Serialize>) -> anyhow::Result<ExitCode> {
+    let mut lines = String::new();
+    for object in objects {
+        for one in serde_json::to_string(&object)?.chars() {
+            if is_unprintable(one) {
+                lines.push_str(&format!("\\u{:04x}", u32::from(one)));
+            } else {
+                lines.push(one);
+            }
+        }
+        lines.push('\n');
+    }
+    print_text(&lines)
+}
+
+/// Writes text of several lines, without characters that control the terminal.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<ExitCode> {
-    is_pipe_closed(io::stdout().lock().write_all(text.as_bytes()))?;
+    is_pipe_closed(io::stdout().lock().write_all(printable_lines(text).as_bytes()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes why something failed to standard error, in one line.
+pub(crate) fn print_error(sentence: &str) {
+    eprintln!("cronbox: {}", one_line(sentence));
+}
+
+/// Text of a server as a part of a line: a line break in it would begin a line that looks like one of ours.
+pub(crate) fn one_line(text: &str) -> String {
+    printable_lines(text).replace('\n', " ")
+}
+
+/// Text of a server in several lines, with U+FFFD in place of characters that control the terminal.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.replace(|one| is_unprintable(one) && one != '\n', "\u{fffd}")
+}
+
+/// Control characters, the separators of lines and paragraphs, and what changes the direction of text.
+fn is_unprintable(one: char) -> bool {
+    one.is_control() || matches!(one, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether the reader of standard output has closed it.
@@ -23,5 +61,19 @@ pub(crate) fn is_pipe_closed(written: io::Result<()>) -> anyhow::Result<bool> {
         Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         Err(error) => Err(error).context("could not write to standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_servers_stays_in_its_line() {
+        assert_eq!(
+            one_line("a\u{1b}[31m\r\nb\u{2028}c\u{202e}d \u{e9}"),
+            "a\u{fffd}[31m\u{fffd} b\u{fffd}c\u{fffd}d \u{e9}"
+        );
+        assert_eq!(printable_lines("a\n\tb"), "a\n\u{fffd}b");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use access::key_text::add_checksum;
 use app::api::routes::{Access, Api as Description, ROUTES};
 use reqwest::Method;
 use serde_json::json;
@@ -47,12 +48,17 @@ fn operations_have_different_names() {
 
 /// Whether this caller is let in. Any status except 401 and 403 counts as let in.
 fn opens(access: Access, caller: &str) -> bool {
-    match caller {
-        "admin" => matches!(access, Access::Open | Access::Viewer | Access::Editor | Access::Admin),
-        "editor" | "other team" => matches!(access, Access::Open | Access::Viewer | Access::Editor),
-        "viewer" => matches!(access, Access::Open | Access::Viewer),
-        "scheduler" => matches!(access, Access::Open | Access::Scheduler),
-        _ => access == Access::Open,
+    match (access, caller) {
+        (Access::Open, _) => true,
+        (_, "none" | "garbage" | "wrong secret" | "wrong checksum" | "revoked") => false,
+        (Access::Owner, _) => true,
+        (_, "admin") => access != Access::Scheduler,
+        (Access::Viewer | Access::Editor, "editor" | "other team" | "editor of all teams") => true,
+        (Access::Viewer, "viewer" | "narrowed editor" | "auditor" | "operator") => true,
+        (Access::Auditor, "auditor" | "operator") => true,
+        (Access::Operator, "operator") => true,
+        (Access::Scheduler, "scheduler") => true,
+        _ => false,
     }
 }
 
@@ -76,7 +82,7 @@ async fn routes_admit_only_their_callers() {
                     assert!(!matches!(answer.status, 401 | 403 | 429 | 500..), "{caller} {method} {path}: {answer:?}");
                     continue;
                 }
-                (false, "none" | "garbage" | "wrong secret" | "revoked") => (401, "unauthorized"),
+                (false, "none" | "garbage" | "wrong secret" | "wrong checksum" | "revoked") => (401, "unauthorized"),
                 (false, _) => (403, "forbidden"),
             };
             answer.refused(expected.0, expected.1, None);
@@ -96,11 +102,21 @@ async fn callers(s: &Story) -> Vec<(&'static str, Api)> {
     let revoke = format!("/api/v1/keys/{}:revoke", revoked["id"].as_str().unwrap());
     s.admin().post_empty(&revoke).await.expect(200);
     let api = |key: &serde_json::Value| Api::new(s.url(), key["key"].as_str().unwrap());
-    let forged = format!("cb_{}_{}", viewer["prefix"].as_str().unwrap(), "A".repeat(43));
+    let forged = add_checksum(format!("{}{}", viewer["prefix"].as_str().unwrap(), "A".repeat(43)));
+    let narrowed = json!({"name": "n", "kind": "team", "team_id": team, "role": "editor", "scopes": ["read"]});
+    let narrowed = key(narrowed).await;
+    let auditor = key(json!({"name": "a", "kind": "admin", "scopes": ["auditor"]})).await;
+    let operator = key(json!({"name": "o", "kind": "admin", "scopes": ["operate", "read"]})).await;
+    let of_all = key(json!({"name": "e", "kind": "admin", "scopes": ["edit"]})).await;
     vec![
         ("none", Api::without_key(s.url())),
         ("garbage", Api::new(s.url(), "let me in")),
         ("wrong secret", Api::new(s.url(), &forged)),
+        ("wrong checksum", Api::new(s.url(), &(forged[..forged.len() - 6].to_owned() + "000000"))),
+        ("narrowed editor", api(&narrowed)),
+        ("auditor", api(&auditor)),
+        ("operator", api(&operator)),
+        ("editor of all teams", api(&of_all)),
         ("revoked", api(&revoked)),
         ("viewer", api(&viewer)),
         ("editor", s.editor()),
@@ -108,6 +124,21 @@ async fn callers(s: &Story) -> Vec<(&'static str, Api)> {
         ("scheduler", s.scheduler_key()),
         ("admin", s.admin()),
     ]
+}
+
+/// The description names the scope of each operation, for clients and for the page of the documentation.
+#[test]
+fn operations_name_their_scopes() {
+    let api = serde_json::to_value(Description::openapi()).unwrap();
+    for route in ROUTES {
+        let security = &api["paths"][route.path][route.method]["security"];
+        let expected = match (route.access, route.access.scope()) {
+            (Access::Open, _) => json!([]),
+            (_, Some(scope)) => json!([{"key": [scope.as_str()]}]),
+            (_, None) => json!([{"key": []}]),
+        };
+        assert_eq!(*security, expected, "{} {}", route.method, route.path);
+    }
 }
 
 #[tokio::test]

@@ -2,11 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod audit;
 mod auth_matrix;
+mod browser;
+mod connections;
 mod cronbox;
+mod cursors;
 mod drift;
 mod errors;
+mod key_restrictions;
 mod key_revocation;
+mod key_rotation;
 mod limits;
 mod lists;
 mod openapi;

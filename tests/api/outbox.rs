@@ -103,3 +103,65 @@ async fn cronbox_outbox_lists_and_retries_rows() {
     assert_eq!((code, said.as_str()), (Some(0), "nothing\n"));
     s.end().await;
 }
+
+/// An error of EventBridge may repeat the text of a client.
+const HOSTILE: &str = "UPDATE outbox_events SET failed_on = cronbox_now(), attempt_count = 1,
+           error_message = 'no ' || chr(27) || '[2J' || chr(10) || '9 forged' || chr(155) || chr(8238);
+    UPDATE publications SET error_class = 'permanent', due_at = NULL, drift = 'changed',
+           last_error = (SELECT error_message FROM outbox_events)";
+
+#[tokio::test]
+async fn errors_of_servers_control_no_terminal() {
+    let s = Story::today().await;
+    s.create("0 9 * * *", "UTC").await;
+    s.execute(HOSTILE).await;
+    for (words, lines) in [(["outbox", "ls"], 2), (["drift", "show"], 2)] {
+        let (_, said) = cronbox(&s, &words).await;
+        assert_eq!(said.lines().count(), lines, "{said}");
+        assert!(said.contains("no \u{fffd}[2J 9 forged\u{fffd}\u{fffd}"), "{said}");
+        assert!(said.chars().all(|one| one == '\n' || !one.is_control()), "{said:?}");
+    }
+    let (_, said) = cronbox(&s, &["outbox", "ls", "--json"]).await;
+    assert!(said.is_ascii() && said.lines().count() == 1, "{said}");
+    let row: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(row["error_message"], "no \u{1b}[2J\n9 forged\u{9b}\u{202e}", "programs get the text itself");
+    s.end_early().await;
+}
+
+/// As AWS answers if a policy denies a call.
+const DENIED: &str = "UPDATE publications SET error_class = 'environment', last_error = 'the publisher may not do this in EventBridge: \
+    User: arn:aws:sts::123456789012:assumed-role/publisher is not authorized'";
+
+/// They name the account, its roles and its quotas.
+#[tokio::test]
+async fn only_admins_read_the_words_of_aws() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.execute(DENIED).await;
+    let paths = [
+        format!("/api/v1/workflows/{wf}"),
+        format!("/api/v1/schedules/{wf}"),
+        "/api/v1/workflows".into(),
+        "/api/v1/schedules".into(),
+    ];
+    for path in &paths {
+        let (shown, words) = (s.editor().get(path).await.expect(200).text, s.admin().get(path).await.expect(200).text);
+        assert!(shown.contains("ask an operator") && !shown.contains("arn:"), "{path}: {shown}");
+        assert!(shown.contains("\"error_class\":\"environment\""), "{path}: {shown}");
+        assert!(words.contains("arn:aws:sts::123456789012"), "{path}: {words}");
+    }
+    let description = json!({"description": "d"});
+    let edited = [
+        s.editor().patch(&paths[0], &description).await.expect(200),
+        s.editor().patch(&paths[1], &json!({"spread_secs": 1})).await.expect(200),
+        s.editor().patch(&format!("{}?wait=0", paths[0]), &json!({"description": "e"})).await.expect(200),
+        s.editor().post_empty(&format!("{}:pause", paths[0])).await.expect(200),
+    ];
+    for answer in edited {
+        assert!(!answer.text.contains("arn:"), "{}", answer.text);
+    }
+    s.execute("UPDATE publications SET last_error = 'the stored cron cannot be read: x'").await;
+    let shown = s.editor().get(&paths[0]).await.expect(200).json;
+    assert_eq!(shown["sync"]["last_error"], "the stored cron cannot be read: x", "it is about the workflow only");
+    s.end_early().await;
+}

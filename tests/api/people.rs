@@ -213,7 +213,7 @@ async fn forged_tokens_open_nothing() {
             through.push((what, answer.clone()));
         }
         assert_eq!(answer.headers["www-authenticate"], "Bearer error=\"invalid_token\"", "{what}");
-        said.insert(answer.text);
+        said.insert(format!("{} {}", answer.json["code"], answer.json["detail"]));
     }
     println!("{} tries, {} through", tries.len(), through.len());
     assert!(through.is_empty(), "{through:?}");
@@ -255,6 +255,12 @@ async fn groups_permit_what_they_say() {
     people.send(Method::DELETE, &path, &token(&["devs"]), None).await.refused(403, "forbidden", None);
     people.get("/api/v1/keys", &token(&["devs"])).await.refused(403, "forbidden", None);
     people.get("/api/v1/keys", &token(&["devs", "ops"])).await.expect(200);
+    let rotate = json!({"overlap_secs": 60});
+    people.send(Method::POST, "/api/v1/keys/self:rotate", &token(&["ops"]), Some(&rotate)).await.refused(
+        403,
+        "forbidden",
+        None,
+    );
     let fire = "/api/v1/cron/workflows/1:invoke";
     people.send(Method::POST, fire, &token(&["ops"]), Some(&json!({}))).await.refused(403, "forbidden", None);
     people.send(Method::DELETE, &path, &token(&["ops"]), None).await.expect(204);
@@ -352,6 +358,33 @@ async fn persons_of_two_teams_act_team_by_team() {
     let all = ids_of_list(&people, "/api/v1/runs?limit=1", &token(&["devs", "others"])).await;
     assert_eq!(all.len(), 2, "a run of each team: {all:?}");
     assert_eq!(ids_of_list(&people, "/api/v1/runs?limit=1", &token(&["others"])).await.len(), 1);
+    people.end().await;
+}
+
+/// In a list of two teams, only the URLs of the team in which the person may write are complete.
+#[tokio::test]
+async fn lists_show_what_the_role_permits() {
+    let pair = Pair::ed();
+    let provider = Provider::with_keys(&[("e", &pair)]).await;
+    let people = Signed::with(&provider).await;
+    let own = people.s.keys.team_id;
+    let token = |groups: &[&str]| pair.token("e", &provider.claims("ann", groups, now()));
+    for (nth, team) in [own, people.other].into_iter().enumerate() {
+        let mut body = workflow(&format!("w{nth}"), Some(team));
+        body["action"] = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:9/hook/secret"});
+        people.send(Method::POST, "/api/v1/workflows", &token(&["ops"]), Some(&body)).await.expect(201);
+    }
+    let urls = async |groups: &[&str]| {
+        let page = people.get("/api/v1/workflows", &token(groups)).await.expect(200).json;
+        let urls =
+            page["items"].as_array().unwrap().iter().map(|item| item["action"]["url"].as_str().unwrap().to_owned());
+        urls.collect::<Vec<_>>()
+    };
+    let (complete, origin) = ("http://127.0.0.1:9/hook/secret", "http://127.0.0.1:9");
+    assert_eq!(urls(&["devs", "others"]).await, [complete, complete]);
+    assert_eq!(urls(&["devs", "other readers"]).await, [complete, origin]);
+    assert_eq!(urls(&["readers", "others"]).await, [origin, complete]);
+    assert_eq!(urls(&["readers", "other readers"]).await, [origin, origin]);
     people.end().await;
 }
 

@@ -193,6 +193,25 @@ async fn wrong_team_and_key_fields_are_named() {
     s.end().await;
 }
 
+/// A form of a web page is no fire.
+#[tokio::test]
+async fn fires_are_json() {
+    let s = Story::today().await;
+    let scheduler = s.scheduler_key();
+    let fire = async |kind: Option<&str>| {
+        let request = scheduler.request(reqwest::Method::POST, "/api/v1/cron/workflows/1:invoke");
+        let request = kind.map_or(request.try_clone().unwrap(), |kind| request.header("content-type", kind));
+        tests::send_request(request.body(r#"{"scheduled_time": "2026-03-02T09:00:00Z"}"#)).await
+    };
+    for kind in
+        [None, Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("text/plain; application/json")]
+    {
+        fire(kind).await.refused(415, "unsupported_media_type", None);
+    }
+    fire(Some("Application/JSON; charset=utf-8")).await.refused(410, "workflow_gone", None);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn wrong_fire_fields_are_named() {
     let s = Story::today().await;

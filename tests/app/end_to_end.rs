@@ -52,7 +52,7 @@ async fn rolled_back_edits_enqueue_nothing() {
     let before = lock_workflow(&mut tx, wf, None, s.clock.now()).await.unwrap().unwrap();
     let mut next = before.clone();
     next.spec.timing.cron = Some("0 10 * * *".to_owned());
-    let edit = workflows::audit::Edit { actor: "test".into(), now: s.clock.now(), traceparent: None };
+    let edit = workflows::audit::Edit::without_request("test", s.clock.now());
     let saved = save_workflow(&mut tx, &before, next, "update", &edit).await.unwrap();
     assert_eq!(saved, workflows::Saved::Enqueued);
     tx.rollback().await.unwrap();

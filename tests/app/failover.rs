@@ -157,6 +157,8 @@ async fn readiness_needs_a_successful_write() {
     .await;
     let connection = sqlx::query_scalar::<_, String>("SHOW transaction_read_only").fetch_one(&s.pool).await.unwrap();
     assert_eq!(connection, "off", "its connections are handed out");
+    // The last answer of the database is cached for a second.
+    ready_becomes(&s, 503).await;
     s.admin().get("/readyz").await.refused(503, "database_unavailable", None);
     s.execute("DROP TRIGGER refuse_write ON jobs; DROP FUNCTION refuse_write()").await;
     s.admin().get("/readyz").await.expect(200);

@@ -11,7 +11,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 39] = [
+const TABLES: [(&str, &str, &str); 40] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_log", "SI", ""),
@@ -43,6 +43,7 @@ const TABLES: [(&str, &str, &str); 39] = [
     ("sweep_changes", "S", "SIUD"),
     ("sweep_sightings", "S", "SIUD"),
     ("sweeps", "SIUD", "SIUD"),
+    ("team_data_keys", "SIU", ""),
     ("team_limits", "SIU", ""),
     ("team_requested_fires", "SIU", ""),
     ("team_usage", "SIU", ""),

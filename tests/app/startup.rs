@@ -103,6 +103,8 @@ async fn operators_set_limits_by_command() {
     let output = run(&mut limits(&team, &["--workflows", "3"])).await;
     let set: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&set["workflows"], &set["running_runs"], &set["input_bytes"]), (&json!(3), &json!(2), &json!(null)));
+    let audited = "SELECT count(*) FROM audit_log WHERE verb = 'limits' AND actor LIKE 'cli:_%'";
+    assert_eq!(s.count(audited).await, 2, "the audit log names the user of the operating system");
     for wrong in ["--workflows=-1", "--workflows=1000000000001", "--workflows=many"] {
         expect_error(&run(&mut limits(&team, &[wrong])).await, "--workflows");
     }

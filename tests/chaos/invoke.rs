@@ -100,9 +100,9 @@ fn spawn(dsn: &str, address: &str) -> Child {
 impl Storm {
     async fn on(dsn: &str) -> Storm {
         let pool = db::connect_pool(&app::config::database_options(dsn, 10)).await.unwrap();
-        let how = Edit { actor: "chaos".to_owned(), now: Clock::System.now(), traceparent: None };
+        let how = Edit::without_request("chaos", Clock::System.now());
         let mut tx = db::begin_transaction(&pool).await.unwrap();
-        let (team, _) = create_team(&mut tx, "chaos", &how).await.unwrap();
+        let (team, _) = create_team(&mut tx, "chaos", &workflows::secrets::Secrets::default(), &how).await.unwrap();
         let (_, key) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();
         let workflows: Vec<i64> = sqlx::query_scalar(WORKFLOWS_OF_AN_HOUR)

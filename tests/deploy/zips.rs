@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use local::config::target_folder;
 use serde_json::Value;
@@ -50,6 +51,51 @@ fn binaries_of_other_machines_are_refused() {
 fn a_zip_above_the_floor_is_refused() {
     let refused = zipped(&built_for("2.34", "strncpy"), &["--floor-mb", "0.0001"]);
     assert_eq!(refused.status.code(), Some(1));
+}
+
+/// The same files give the same bytes, whenever they were written, and in whatever order they are named.
+#[test]
+fn zips_depend_only_on_their_files() {
+    let binary = built_for("2.34", "strncpy");
+    let beside = ["b.pem", "a.pem"].map(|name| binary.with_file_name(name));
+    let mut zips = Vec::new();
+    for order in [[0, 1], [1, 0]] {
+        for (nth, file) in beside.iter().enumerate() {
+            std::fs::write(file, format!("certificate {nth}")).unwrap();
+            let file = std::fs::File::options().write(true).open(file).unwrap();
+            // Zips have a resolution of two seconds.
+            let years = Duration::from_secs(u64::try_from(zips.len()).unwrap() * 100_000_000);
+            file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000) + years).unwrap();
+        }
+        let beside = order.map(|nth| beside[nth].to_str().unwrap());
+        let packed = zipped(&binary, &["--include", beside[0], "--include", beside[1]]);
+        assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
+        zips.push(std::fs::read(binary.with_extension("zip")).unwrap());
+    }
+    assert!(zips[0] == zips[1], "the zip depends on more than its files");
+}
+
+/// The digests are of the files that are there, and the provenance names them with the commit and the toolchain.
+#[test]
+fn the_provenance_has_the_digests_of_the_zips() {
+    let folder = target_folder().join("lambdas");
+    let sums = std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    let provenance = std::fs::read(folder.join("provenance.json")).unwrap();
+    let provenance: Value = serde_json::from_slice(&provenance).unwrap();
+    let checked = Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&folder).output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    for name in ["publisher.zip", "runner.zip", "publisher.cdx.json", "runner.cdx.json", "app.cdx.json", "cli.cdx.json"]
+    {
+        let line = sums.lines().find(|line| line.ends_with(&format!("  {name}"))).unwrap();
+        let subjects = provenance["subject"].as_array().unwrap();
+        let subject = subjects.iter().find(|subject| subject["name"] == name).unwrap();
+        assert_eq!(subject["digest"]["sha256"], line[..64], "{name}");
+    }
+    let sources = &provenance["predicate"]["buildDefinition"]["resolvedDependencies"];
+    assert!(sources[0]["digest"]["gitCommit"].as_str().is_some_and(|commit| commit.len() >= 40), "{sources}");
+    let tools = &provenance["predicate"]["buildDefinition"]["internalParameters"]["tools"];
+    assert!(tools["rustc"].as_str().is_some_and(|version| version.starts_with("rustc 1.")), "{tools}");
 }
 
 /// The bill of materials of each zip says so, and gives a licence for each crate.

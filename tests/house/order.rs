@@ -18,17 +18,18 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 15] = [
+static HOUSES: [House; 17] = [
     House {
         name: "old_names",
         src: "old_names/src",
         rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
     },
+    House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
     House {
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main team_limits_command"),
+            ("process", "lib main command_line_user keys_command team_limits_command"),
             ("run", "run server"),
             ("API", "api"),
             ("handlers", "api/operations api/runs api/workflows"),
@@ -36,7 +37,10 @@ static HOUSES: [House; 15] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock identity_provider jobs/prune lines metrics migrate"),
+            (
+                "parts of an instance",
+                "cadence clock connection identity_provider jobs/prune lines metrics migrate refusals",
+            ),
         ],
     },
     House {
@@ -50,6 +54,16 @@ static HOUSES: [House; 15] = [
             ("parts of an executor", "attempts_in_flight auto_pause call ends settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
             ("actions", "actions"),
+        ],
+    },
+    House {
+        name: "egress",
+        src: "app/egress/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("client", "client"),
+            ("policy", "allowed"),
+            ("parts", "address departure special_purpose"),
         ],
     },
     House {
@@ -74,8 +88,9 @@ static HOUSES: [House; 15] = [
             ("gate", "gate"),
             ("people", "people"),
             ("teams", "teams"),
-            ("keys", "keys"),
-            ("limits", "in_flight limits"),
+            ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
+            ("limits", "bad_keys in_flight limits"),
+            ("addresses", "network"),
         ],
     },
     House {
@@ -84,6 +99,7 @@ static HOUSES: [House; 15] = [
         rooms: &[
             ("crate", "lib"),
             ("edits", "workflow zones drift"),
+            ("secrets", "secrets"),
             ("outbox", "outbox notify"),
             ("audit", "audit"),
             ("values", "database_time failpoint id keyset reasons signing trigger"),
@@ -153,7 +169,7 @@ static HOUSES: [House; 15] = [
         src: "local/scheduler/src",
         rooms: &[
             ("process", "lib main process"),
-            ("server", "server control_api"),
+            ("server", "server browser_guard control_api"),
             ("settings", "config"),
             ("API", "scheduler/api scheduler/faults/injection scheduler/request scheduler/views"),
             ("stand-in", "stand_in"),

@@ -12,6 +12,7 @@ mod steps;
 
 /// Requests of `http` actions: where they may go, and how they are signed.
 mod actions {
+    mod encryption;
     mod network_policy;
     mod signatures;
 }

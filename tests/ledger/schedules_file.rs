@@ -251,3 +251,30 @@ async fn a_file_adopts_workflows_without_a_file() {
     assert!(reply.contains("other.yaml:4: name: workflow 1 belongs to the file schedules.yaml"), "{reply}");
     s.end().await;
 }
+
+/// Each start reads the values as text. Encrypted anew, they would be a change.
+#[tokio::test]
+async fn encrypted_headers_of_a_file_stay_unchanged() {
+    let s = Story::today().await;
+    let file = Definitions::new(
+        r#"
+workflows:
+  - team: team
+    name: call
+    action: {type: http, method: POST, url: "https://192.0.2.1/hook", headers: {authorization: canary}}
+"#,
+    );
+    let settings = [
+        ("CRONBOX_SECRETS_KEY", "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+        ("CRONBOX_ACTION_ALLOW_CIDRS", "192.0.2.0/24"),
+    ];
+    for _ in 0..2 {
+        starts(serving_with(&s, &file, &settings)).await.unwrap();
+        assert_eq!(named(&s, "call").await[0]["version"], 1);
+        assert!(!s.table("SELECT action::text FROM workflows").await.contains("canary"));
+    }
+    file.becomes(&std::fs::read_to_string(&file.0).unwrap().replace("192.0.2.1", "192.0.2.2"));
+    starts(serving_with(&s, &file, &settings)).await.unwrap();
+    assert_eq!(named(&s, "call").await[0]["version"], 2, "a file has all values, so it may change the origin");
+    s.end().await;
+}

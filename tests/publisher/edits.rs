@@ -64,7 +64,7 @@ impl World {
     }
 
     fn edit(&self) -> Edit {
-        Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None }
+        Edit::without_request("test", self.clock.now())
     }
 }
 

@@ -12,3 +12,4 @@ mod local_up;
 mod moto;
 mod program;
 mod stack;
+mod web_pages;

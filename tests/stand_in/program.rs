@@ -49,7 +49,7 @@ async fn the_program_fires_by_its_clock() {
 
     let http = reqwest::Client::new();
     let until = json!({"now": "2026-03-30T12:00:00Z"});
-    let moved = Program::json(http.post(format!("{}/_clock", program.endpoint)).body(until.to_string())).await;
+    let moved = Program::json(http.post(format!("{}/_clock", program.endpoint)).json(&until)).await;
     assert_eq!(moved, until);
     let fires = Program::json(http.get(format!("{}/_fires", program.endpoint))).await;
     let times: Vec<_> = fires["items"].as_array().unwrap().iter().map(|fire| &fire["payload"]["for"]).collect();

@@ -1,43 +1,64 @@
 //! Steps 1 and 7 of 7: which keys are valid, and how often they may be used.
 //!
 //! An active key is cached for a few seconds, so that a duplicate fire reads no database and a revoked key is soon
-//! refused. Invalid keys are rate-limited by address; scheduler keys never are.
+//! refused. Its end and its networks are checked with each request. A text that is no key, for example because its
+//! checksum is wrong, reads no database. Unknown keys are rate-limited by address, before the database is read; active
+//! keys never are limited by the unknown keys that their address sends.
 
 pub mod people;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use ipnet::IpNet;
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 use workflows::audit::Edit;
 
+use crate::bad_keys::BadKeys;
 use crate::in_flight::{Counted, Full, InFlight, Place};
-use crate::keys::{Key, Kind, Role, verify_key};
+use crate::key::Key;
+use crate::key_text::KeyText;
+use crate::key_uses::KeyUses;
+use crate::keys::{list_active_digests, verify_key};
 use crate::limits::TeamLimits;
+use crate::network::network_of;
 use crate::people::signed_in::{KnownTokens, PersonOfCaller};
+use crate::rights::{Kind, Role, Scope, Scopes};
 
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
 const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
+
+/// For how long the digests of all active keys are cached. A new key opens something after this time, also from an
+/// address that has tried too many unknown keys.
+pub const ACTIVE_KEYS_FRESH_FOR: Duration = Duration::from_secs(5);
 
 /// The authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     id: Uuid,
     prefix: String,
+    /// The name of its key.
+    name: String,
+    /// The address of its client.
+    address: Option<IpAddr>,
     /// What its key gives access to.
     pub kind: Kind,
     /// The team that the caller is restricted to; `None` for an admin.
     pub team_id: Option<i64>,
     /// The permissions of its team key; `None` for any other key.
     pub role: Option<Role>,
+    scopes: Scopes,
+    expires_on: Option<DateTime<Utc>>,
+    allowed_cidrs: Option<Arc<[IpNet]>>,
     /// The limits of its team, with the defaults of the operator.
     limits: TeamLimits,
     /// The person, if it has a token instead of a key.
@@ -73,37 +94,110 @@ pub struct Limits {
     pub bad_keys_per_min: u32,
     /// Requests of one admin or team key in progress on this instance.
     pub key_requests_in_flight: i64,
+    /// Requests of one address in progress on this instance, without fires.
+    pub address_requests_in_flight: i64,
+    /// Requests in progress on this instance, without fires.
+    pub requests_in_flight: i64,
     /// The limits of a team for which no admin has set others.
     pub team: TeamLimits,
 }
 
 /// The decision about the key of a request.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is read once, where it was made; a box would cost each request more")]
 pub enum Admission {
     /// The key is valid.
     Admitted(Caller),
     /// The key is valid, but has reached its rate limit.
     TooManyRequests,
+    /// The key has expired. Only a client that has its secret is told so.
+    Expired,
+    /// The key is valid, but not from the address of the client.
+    AddressNotAllowed,
+    /// The token is valid, but no group of the person has a role.
+    NoRole,
     /// The key is unknown or revoked.
     Unknown,
     /// The key is unknown or revoked, and its address has tried too many such keys.
     TooManyUnknown,
 }
 
+/// Which connections read keys.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyPools<'a> {
+    /// Those of the purpose of the request, for its own key.
+    pub of_request: &'a PgPool,
+    /// Those of fires, for the digests of all keys: a fire may need them, and waits for no other purpose.
+    pub fires: &'a PgPool,
+}
+
+/// What is known of a key.
+#[expect(clippy::large_enum_variant, reason = "as Admission")]
+enum Found {
+    Active(Caller),
+    Unknown,
+    TooManyUnknown,
+}
+
 impl Caller {
+    /// The public part of its key.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
-        Edit { actor: self.actor(), now, traceparent: Some(traceparent) }
+        Edit {
+            actor: self.actor(),
+            actor_name: Some(self.name.clone()),
+            source_address: self.address,
+            now,
+            traceparent: Some(traceparent),
+        }
+    }
+
+    /// The same caller, with the address of its client for the audit log.
+    #[must_use]
+    pub fn at_address(self, address: IpAddr) -> Self {
+        Self { address: Some(address), ..self }
+    }
+
+    /// Whether its key permits a route that requires this scope.
+    #[must_use]
+    pub fn permits(&self, required: Scope) -> bool {
+        self.scopes.permits(required)
+    }
+
+    /// The id of its key.
+    #[must_use]
+    pub fn key_id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Why its key is not accepted from this address now.
+    fn find_refusal(&self, peer: IpAddr, now: DateTime<Utc>) -> Option<Admission> {
+        // An IPv4 client of a socket for both families has an address such as ::ffff:10.1.2.3.
+        let peer = peer.to_canonical();
+        if self.allowed_cidrs.as_ref().is_some_and(|allowed| !allowed.iter().any(|network| network.contains(&peer))) {
+            return Some(Admission::AddressNotAllowed);
+        }
+        self.expires_on.is_some_and(|expires_on| expires_on <= now).then_some(Admission::Expired)
     }
 
     fn of_key(key: Key, limits: TeamLimits) -> Self {
         Self {
             id: key.id,
             prefix: key.prefix,
+            name: key.name,
+            address: None,
             kind: key.kind,
             team_id: key.team_id,
             role: key.role,
+            scopes: key.scopes,
+            expires_on: key.expires_on,
+            allowed_cidrs: key.allowed_cidrs.map(Arc::from),
             limits,
             person: None,
         }
@@ -114,10 +208,13 @@ impl Caller {
 #[derive(Clone)]
 pub struct Gate {
     believed: Cache<[u8; 32], Option<Caller>>,
-    bad: Option<Arc<DefaultKeyedRateLimiter<IpAddr>>>,
+    /// The digests of all active keys. They are read only if an address has no try left, and once for all of them.
+    active: Cache<(), Arc<HashSet<[u8; 32]>>>,
+    bad: Option<Arc<BadKeys>>,
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
     tokens: KnownTokens,
+    uses: KeyUses,
     limits: Limits,
 }
 
@@ -127,11 +224,13 @@ impl Gate {
     pub fn new(limits: Limits) -> Self {
         Self {
             believed: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
-            bad: NonZeroU32::new(limits.bad_keys_per_min).map(|n| Arc::new(RateLimiter::keyed(Quota::per_minute(n)))),
+            active: Cache::builder().max_capacity(1).time_to_live(ACTIVE_KEYS_FRESH_FOR).build(),
+            bad: NonZeroU32::new(limits.bad_keys_per_min).map(|per_minute| Arc::new(BadKeys::new(per_minute))),
             good: NonZeroU32::new(limits.key_requests_per_sec)
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
             in_flight: InFlight::default(),
             tokens: KnownTokens::kept_for(BELIEVED_FOR),
+            uses: KeyUses::default(),
             limits,
         }
     }
@@ -140,11 +239,12 @@ impl Gate {
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
         self.tokens.forget_all();
+        self.active.invalidate_all();
     }
 
     /// Removes idle entries of the limiters; called periodically.
     pub fn remove_idle_entries(&self) {
-        self.bad.iter().for_each(|limiter| limiter.retain_recent());
+        self.bad.iter().for_each(|bad| bad.remove_idle(Instant::now()));
         self.good.iter().for_each(|limiter| limiter.retain_recent());
     }
 
@@ -154,24 +254,77 @@ impl Gate {
     /// Fails if the database does not answer.
     pub async fn admit_key(
         &self,
-        pool: &PgPool,
+        pools: KeyPools<'_>,
         presented: &str,
         peer: IpAddr,
         now: DateTime<Utc>,
     ) -> Result<Admission, Arc<sqlx::Error>> {
-        // By its digest, so that the cache has no key.
-        let looked_up = self.believed.try_get_with(Sha256::digest(presented).into(), async {
-            let mut connection = pool.acquire().await?;
-            let found = verify_key(&mut connection, presented, now).await?;
-            Ok::<_, sqlx::Error>(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
-        });
-        let Some(caller) = looked_up.await? else { return Ok(self.refuse(peer)) };
+        let caller = match self.find_caller(pools, presented, peer).await? {
+            Found::Active(caller) => caller,
+            Found::Unknown => return Ok(Admission::Unknown),
+            Found::TooManyUnknown => return Ok(Admission::TooManyUnknown),
+        };
+        if let Some(refusal) = caller.find_refusal(peer, now) {
+            return Ok(refusal);
+        }
         if caller.kind != Kind::Scheduler
             && self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err())
         {
             return Ok(Admission::TooManyRequests);
         }
+        self.uses.note(caller.id, peer.to_canonical(), now);
         Ok(Admission::Admitted(caller))
+    }
+
+    async fn find_caller(&self, pools: KeyPools<'_>, presented: &str, peer: IpAddr) -> Result<Found, Arc<sqlx::Error>> {
+        // By its digest, so that the cache has no key.
+        let digest: [u8; 32] = Sha256::digest(presented).into();
+        if let Some(Some(caller)) = self.believed.get(&digest).await {
+            return Ok(Found::Active(caller));
+        }
+        // The try is taken before the lookup, so that many requests at once do not read the database for one try.
+        let has_try = self.bad.as_ref().is_none_or(|bad| bad.take_try(peer, Instant::now()));
+        let unknown = if has_try { Found::Unknown } else { Found::TooManyUnknown };
+        let Some(text) = KeyText::parse(presented) else { return Ok(unknown) };
+        if !has_try && !self.is_active(pools.fires, digest).await? {
+            return Ok(unknown);
+        }
+        let looked_up = self.believed.try_get_with(digest, async {
+            let mut connection = pools.of_request.acquire().await?;
+            let found = verify_key(&mut connection, &text).await?;
+            Ok::<_, sqlx::Error>(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
+        });
+        let Some(caller) = looked_up.await? else { return Ok(unknown) };
+        if has_try {
+            self.bad.iter().for_each(|bad| bad.return_try(peer));
+        }
+        Ok(Found::Active(caller))
+    }
+
+    /// Whether this is the digest of a key that was active some seconds ago. A flood of unknown keys reads the database
+    /// once in these seconds, and no active key has to wait for the end of the flood.
+    async fn is_active(&self, pool: &PgPool, digest: [u8; 32]) -> Result<bool, Arc<sqlx::Error>> {
+        let read = self.active.try_get_with((), async {
+            let mut connection = pool.acquire().await?;
+            Ok::<_, sqlx::Error>(Arc::new(list_active_digests(&mut connection).await?))
+        });
+        Ok(read.await?.contains(&digest))
+    }
+
+    /// Counts a request while its places exist, before its key is read. `limited` is its address, unless it is not
+    /// limited by its address.
+    ///
+    /// # Errors
+    /// Fails if the address or the instance has as many in progress as it may have.
+    pub fn take_request_places(&self, limited: Option<IpAddr>) -> Result<Vec<Place>, Full> {
+        let Limits { address_requests_in_flight, requests_in_flight, .. } = self.limits;
+        let mut places = Vec::with_capacity(2);
+        if let Some(address) = limited {
+            let counted = Counted::Address(network_of(address));
+            places.push(self.in_flight.take_place(counted, Some(address_requests_in_flight))?);
+        }
+        places.push(self.in_flight.take_place(Counted::Instance, Some(requests_in_flight))?);
+        Ok(places)
     }
 
     /// Counts a request of this caller while its places exist. An admin belongs to no team, so only its key is counted.
@@ -192,16 +345,17 @@ impl Gate {
         Ok(Places { requests, work })
     }
 
+    /// Writes when and from where keys were used since the last call; called once a minute.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached or refuses the statement.
+    pub async fn write_key_uses(&self, pool: &PgPool) -> sqlx::Result<()> {
+        self.uses.write(pool).await
+    }
+
     /// The limits of keys, addresses and teams.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    fn refuse(&self, peer: IpAddr) -> Admission {
-        match &self.bad {
-            Some(limiter) if limiter.check_key(&peer).is_err() => Admission::TooManyUnknown,
-            _ => Admission::Unknown,
-        }
     }
 }

@@ -1,6 +1,7 @@
-//! Steps 1 and 7 of 7: how many requests of each key and of each team this instance processes now.
+//! Steps 1 and 7 of 7: how many requests of each key, team and address this instance processes now.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
@@ -16,6 +17,10 @@ pub enum Counted {
     Edits(i64),
     /// The lists and statistics of a team.
     Lists(i64),
+    /// All requests of an address.
+    Address(IpAddr),
+    /// All requests.
+    Instance,
 }
 
 /// A limit that is reached, with its value.

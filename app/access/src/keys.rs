@@ -1,11 +1,10 @@
 //! Step 1 of 7: the keys of the API.
 //!
-//! A key is `cb_<prefix>_<secret>`: the prefix finds the row, and the SHA-256 of the complete key must match. The
-//! secret has 256 random bits, so a fast hash suffices. It is shown once and never stored.
+//! The text of a key (`key_text.rs`) has a public prefix, which finds the row, and the SHA-256 of the complete text must
+//! match. The secret has 256 random bits, so a fast hash suffices. It is shown once and never stored.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::{DateTime, Utc};
+use std::collections::HashSet;
+
 use db::PgConnection;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -14,74 +13,20 @@ use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 use workflows::keyset::KeysetPage;
 
+use crate::key::KeyRow;
+use crate::key_text::{KeyText, make_key_text};
 use crate::limits::TeamLimits;
+use crate::restrictions::Restrictions;
 
-/// What a key gives access to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[sqlx(type_name = "text", rename_all = "lowercase")]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Everything except `:invoke`.
-    Admin,
-    /// The workflows and runs of one team.
-    Team,
-    /// Only `:invoke`.
-    Scheduler,
-}
+pub use crate::key::{Holder, Key};
+pub use crate::rights::{Kind, Role};
 
-/// The permissions of a team key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[sqlx(type_name = "text", rename_all = "lowercase")]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Read.
-    Viewer,
-    /// Read and write.
-    Editor,
-}
-
-/// A key without its secret.
-#[derive(Clone, Debug)]
-pub struct Key {
-    /// The id.
-    pub id: Uuid,
-    /// The public part.
-    pub prefix: String,
-    /// What it gives access to.
-    pub kind: Kind,
-    /// The team of a team key.
-    pub team_id: Option<i64>,
-    /// The role of a team key.
-    pub role: Option<Role>,
-    /// What it is for.
-    pub name: String,
-    /// When it was created.
-    pub created_on: DateTime<Utc>,
-    /// When it was last used.
-    pub last_used_on: Option<DateTime<Utc>>,
-    /// When it was revoked; it is refused since then.
-    pub revoked_on: Option<DateTime<Utc>>,
-}
-
-/// The owner of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// An operator.
-    Admin,
-    /// A member of a team.
-    Team(i64, Role),
-    /// The runner.
-    Scheduler,
-}
-
-impl Holder {
-    fn columns(self) -> (Kind, Option<i64>, Option<Role>) {
-        match self {
-            Holder::Admin => (Kind::Admin, None, None),
-            Holder::Team(team_id, role) => (Kind::Team, Some(team_id), Some(role)),
-            Holder::Scheduler => (Kind::Scheduler, None, None),
-        }
-    }
+/// A key to insert.
+pub(crate) struct NewKey<'a> {
+    pub(crate) holder: Holder,
+    pub(crate) name: &'a str,
+    pub(crate) restrictions: &'a Restrictions,
+    pub(crate) text: KeyText<'a>,
 }
 
 /// A key's text; only `reveal_text` returns it.
@@ -96,47 +41,74 @@ impl Secret {
     }
 }
 
-/// Creates a key; the second value is its text, which is never stored.
+/// Creates a key without restrictions; the second value is its text, which is never stored.
 ///
 /// # Errors
 /// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
 pub async fn create_key(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
-    let prefix = const_hex::encode(rand::random::<[u8; 6]>());
-    let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
-    let (kind, team_id, role) = holder.columns();
-    let id = workflows::id::make_id(edit.now);
-    let hash = digest(secret.reveal_text());
-    sqlx::query!(
+    create_restricted_key(tx, holder, name, &Restrictions::default(), edit).await
+}
+
+/// Creates a key; the second value is its text, which is never stored.
+///
+/// # Errors
+/// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
+pub async fn create_restricted_key(
+    tx: &mut PgConnection,
+    holder: Holder,
+    name: &str,
+    restrictions: &Restrictions,
+    edit: &Edit,
+) -> sqlx::Result<(Key, Secret)> {
+    loop {
+        let secret = Secret(make_key_text(holder.kind()));
+        // A text that was made here is parsed. The prefix of another key is as good as impossible.
+        let Some(text) = KeyText::parse(secret.reveal_text()) else { continue };
+        if let Some(key) = insert_key(tx, NewKey { holder, name, restrictions, text }, edit).await? {
+            return Ok((key, secret));
+        }
+    }
+}
+
+/// Inserts a key and its audit entry; `None` if a key has the same prefix, also one of a transaction that has just ended.
+///
+/// # Errors
+/// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
+pub(crate) async fn insert_key(tx: &mut PgConnection, new: NewKey<'_>, edit: &Edit) -> sqlx::Result<Option<Key>> {
+    let (kind, team_id, role) = new.holder.columns();
+    let hash = digest(new.text.text());
+    let Restrictions { scopes, expires_on, allowed_cidrs } = new.restrictions;
+    let scopes: Option<Vec<String>> =
+        scopes.as_ref().map(|all| all.iter().map(|one| one.as_str().to_owned()).collect());
+    let cidrs: Option<Vec<String>> = allowed_cidrs.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
+    let row = sqlx::query_as!(
+        KeyRow,
         r#"
-        -- create a key
-        INSERT INTO api_keys (id, prefix, hash, kind, team_id, role, name, created_on)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        -- insert a key: it waits for another transaction that inserts the same one
+        INSERT INTO api_keys (id, prefix, hash, kind, team_id, role, name, created_on, scopes, expires_on, allowed_cidrs)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text[], $10, $11::text[]::cidr[])
+        ON CONFLICT (prefix) DO NOTHING
+        RETURNING id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", scopes, name, created_on, expires_on,
+                  allowed_cidrs::text[] AS "allowed_cidrs", last_used_on, host(last_used_from) AS "last_used_from",
+                  revoked_on, rotated_into
         "#,
-        id,
-        prefix,
+        workflows::id::make_id(edit.now),
+        new.text.prefix(),
         hash.as_slice(),
         kind as Kind,
         team_id,
         role as Option<Role>,
-        name,
+        new.name,
         edit.now,
+        scopes.as_deref(),
+        *expires_on,
+        cidrs.as_deref(),
     )
-    .execute(&mut *tx)
+    .fetch_optional(&mut *tx)
     .await?;
-    let key = Key {
-        id,
-        prefix,
-        kind,
-        team_id,
-        role,
-        name: name.to_owned(),
-        created_on: edit.now,
-        last_used_on: None,
-        revoked_on: None,
-    };
-    let after = Some(json!({ "prefix": key.prefix, "kind": kind, "team_id": team_id, "role": role, "name": name }));
-    audit::record_entry(tx, edit, Entry { verb: "create", subject: format!("key:{id}"), before: None, after }).await?;
-    Ok((key, secret))
+    let Some(key) = row.map(Key::from) else { return Ok(None) };
+    record_change(tx, &key, "create", key.for_audit(), edit).await?;
+    Ok(Some(key))
 }
 
 /// Revokes a key; a second call changes nothing. Returns `None` if it does not exist.
@@ -145,33 +117,48 @@ pub async fn create_key(tx: &mut PgConnection, holder: Holder, name: &str, edit:
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn revoke_key(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Result<Option<Key>> {
     let key = sqlx::query_as!(
-        Key,
+        KeyRow,
         r#"
         -- revoke a key: a row comes back only if this statement revoked it
         UPDATE api_keys SET revoked_on = $2 WHERE id = $1 AND revoked_on IS NULL
-        RETURNING id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
-                  revoked_on
+        RETURNING id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", scopes, name, created_on, expires_on,
+                  allowed_cidrs::text[] AS "allowed_cidrs", last_used_on, host(last_used_from) AS "last_used_from",
+                  revoked_on, rotated_into
         "#,
         id,
         edit.now,
     )
     .fetch_optional(&mut *tx)
     .await?;
-    if key.is_none() {
-        return find(tx, id).await;
-    }
-    let after = Some(json!({ "revoked_on": edit.now }));
-    audit::record_entry(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
-    Ok(key)
+    let Some(key) = key.map(Key::from) else { return find_key(tx, id).await };
+    record_change(tx, &key, "revoke", json!({ "revoked_on": edit.now }), edit).await?;
+    Ok(Some(key))
 }
 
-async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
+pub(crate) async fn record_change(
+    tx: &mut PgConnection,
+    key: &Key,
+    verb: &str,
+    after: serde_json::Value,
+    edit: &Edit,
+) -> sqlx::Result<()> {
+    let subject = format!("key:{}", key.id);
+    let entry = Entry { verb, subject, team_id: key.team_id, before: None, after: Some(after) };
+    audit::record_entry(tx, edit, entry).await
+}
+
+/// Returns a key.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_key(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
     sqlx::query_as!(
-        Key,
+        KeyRow,
         r#"
         -- find a key by id
-        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
-               revoked_on
+        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", scopes, name, created_on, expires_on,
+               allowed_cidrs::text[] AS "allowed_cidrs", last_used_on, host(last_used_from) AS "last_used_from",
+               revoked_on, rotated_into
           FROM api_keys
          WHERE id = $1
         "#,
@@ -179,6 +166,7 @@ async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
     )
     .fetch_optional(db)
     .await
+    .map(|row| row.map(Key::from))
 }
 
 /// Lists keys in the order of their creation.
@@ -187,11 +175,12 @@ async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<KeysetPage<Key, Uuid>> {
     let rows = sqlx::query_as!(
-        Key,
+        KeyRow,
         r#"
         -- list keys by key
-        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
-               revoked_on
+        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", scopes, name, created_on, expires_on,
+               allowed_cidrs::text[] AS "allowed_cidrs", last_used_on, host(last_used_from) AS "last_used_from",
+               revoked_on, rotated_into
           FROM api_keys
          WHERE id > $1
          ORDER BY id
@@ -202,25 +191,39 @@ pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -
     )
     .fetch_all(db)
     .await?;
-    Ok(KeysetPage::of_rows(rows, limit, |key| key.id))
+    let keys = rows.into_iter().map(Key::from).collect();
+    Ok(KeysetPage::of_rows(keys, limit, |key: &Key| key.id))
 }
 
-/// Returns the active key that matches `presented`, if one does, and the limits of its team for requests in flight.
+/// Returns the key that matches a text and is not revoked, if one does, and the limits of its team for requests in
+/// flight. It may have expired.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn verify_key(
-    db: &mut PgConnection,
-    presented: &str,
-    now: DateTime<Utc>,
-) -> sqlx::Result<Option<(Key, TeamLimits)>> {
-    let Some(prefix) = prefix_of(presented) else { return Ok(None) };
-    let Some((key, limits, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
-    if key.revoked_on.is_some() || !bool::from(digest(presented).ct_eq(&hash)) {
+pub async fn verify_key(db: &mut PgConnection, presented: &KeyText<'_>) -> sqlx::Result<Option<(Key, TeamLimits)>> {
+    let Some((key, limits, hash)) = find_by_prefix(db, presented.prefix()).await? else { return Ok(None) };
+    if key.revoked_on.is_some() || !matches_digest(presented, &hash) {
         return Ok(None);
     }
-    touch(db, key.id, now).await?;
     Ok(Some((key, limits)))
+}
+
+/// Lists the digests of all active keys.
+pub(crate) async fn list_active_digests(db: &mut PgConnection) -> sqlx::Result<HashSet<[u8; 32]>> {
+    let digests = sqlx::query_scalar!(
+        r#"
+        -- list the digests of active keys
+        SELECT hash FROM api_keys WHERE revoked_on IS NULL
+        "#,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok()).collect())
+}
+
+/// Compares in constant time.
+pub(crate) fn matches_digest(presented: &KeyText<'_>, hash: &[u8]) -> bool {
+    digest(presented.text()).ct_eq(hash).into()
 }
 
 /// SHA-256 of a key, by which it is stored.
@@ -228,18 +231,22 @@ fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()
 }
 
-fn prefix_of(presented: &str) -> Option<&str> {
-    let (prefix, secret) = presented.strip_prefix("cb_")?.split_once('_')?;
-    (prefix.len() == 12 && secret.len() == 43 && presented.is_ascii()).then_some(prefix)
-}
-
-async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(Key, TeamLimits, Vec<u8>)>> {
+/// Returns the key with this prefix, the limits of its team for requests in flight, and its digest.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn find_by_prefix(
+    db: &mut PgConnection,
+    prefix: &str,
+) -> sqlx::Result<Option<(Key, TeamLimits, Vec<u8>)>> {
     let row = sqlx::query!(
         r#"
         -- find a key by its public part
-        SELECT k.id, k.prefix, k.hash, k.kind AS "kind: Kind", k.team_id, k.role AS "role: Role", k.name, k.created_on,
-               k.last_used_on, k.revoked_on, l.requests_in_flight AS "requests_in_flight?",
-               l.edits_in_flight AS "edits_in_flight?", l.lists_in_flight AS "lists_in_flight?"
+        SELECT k.id, k.prefix, k.hash, k.kind AS "kind: Kind", k.team_id, k.role AS "role: Role", k.scopes, k.name,
+               k.created_on, k.expires_on, k.allowed_cidrs::text[] AS "allowed_cidrs", k.last_used_on,
+               host(k.last_used_from) AS "last_used_from", k.revoked_on, k.rotated_into,
+               l.requests_in_flight AS "requests_in_flight?", l.edits_in_flight AS "edits_in_flight?",
+               l.lists_in_flight AS "lists_in_flight?"
           FROM api_keys k LEFT JOIN team_limits l ON l.team_id = k.team_id
          WHERE k.prefix = $1
         "#,
@@ -248,16 +255,21 @@ async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(
     .fetch_optional(db)
     .await?;
     Ok(row.map(|row| {
-        let key = Key {
+        let key = KeyRow {
             id: row.id,
             prefix: row.prefix,
             kind: row.kind,
             team_id: row.team_id,
             role: row.role,
+            scopes: row.scopes,
             name: row.name,
             created_on: row.created_on,
+            expires_on: row.expires_on,
+            allowed_cidrs: row.allowed_cidrs,
             last_used_on: row.last_used_on,
+            last_used_from: row.last_used_from,
             revoked_on: row.revoked_on,
+            rotated_into: row.rotated_into,
         };
         let limits = TeamLimits {
             requests_in_flight: row.requests_in_flight,
@@ -265,35 +277,6 @@ async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(
             lists_in_flight: row.lists_in_flight,
             ..TeamLimits::default()
         };
-        (key, limits, row.hash)
+        (key.into(), limits, row.hash)
     }))
-}
-
-async fn touch(db: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- touch a key: at most once a minute, which is enough to see whether it is in use
-        UPDATE api_keys SET last_used_on = $2
-         WHERE id = $1 AND (last_used_on IS NULL OR last_used_on < $2::timestamptz - INTERVAL '1 minute')
-        "#,
-        id,
-        now,
-    )
-    .execute(db)
-    .await
-    .map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_forms_of_keys_are_refused() {
-        let secret = "s".repeat(43);
-        assert_eq!(prefix_of(&format!("cb_0123456789ab_{secret}")), Some("0123456789ab"));
-        for wrong in ["", "cb_", "cb_0123456789ab_short", "xx_0123456789ab_", &format!("cb_short_{secret}")] {
-            assert_eq!(prefix_of(wrong), None, "{wrong:?}");
-        }
-    }
 }

@@ -4,9 +4,18 @@
 //! `workflows` for the audit log and the signing secret of a team, and `db`. It must not import the ledger or the
 //! executor, and it must not depend on axum: the API translates its answers.
 
+mod bad_keys;
+pub mod ensured_keys;
 pub mod gate;
 pub mod in_flight;
+pub mod key;
+pub mod key_text;
+pub mod key_uses;
 pub mod keys;
 pub mod limits;
+pub mod network;
 pub mod people;
+pub mod restrictions;
+pub mod rights;
+pub mod rotation;
 pub mod teams;

@@ -212,7 +212,8 @@ pub async fn set_team_limits(tx: &mut PgConnection, team_id: i64, limits: TeamLi
     .execute(&mut *tx)
     .await?;
     let after = Some(json!(limits));
-    audit::record_entry(tx, edit, Entry { verb: "limits", subject: format!("team:{team_id}"), before, after }).await
+    let subject = format!("team:{team_id}");
+    audit::record_entry(tx, edit, Entry { verb: "limits", subject, team_id: Some(team_id), before, after }).await
 }
 
 #[cfg(test)]

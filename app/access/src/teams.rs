@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use serde_json::json;
 use workflows::audit::{self, Edit, Entry};
+use workflows::secrets::{SecretError, Secrets};
 
 use crate::keys::Secret;
 
@@ -24,20 +25,46 @@ pub struct Team {
 ///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `teams_name_key`.
-pub async fn create_team(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
+pub async fn create_team(
+    tx: &mut PgConnection,
+    name: &str,
+    secrets: &Secrets,
+    edit: &Edit,
+) -> Result<(Team, Secret), SecretError> {
     let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
+    // The ciphertext names the team, whose id is not known yet.
+    let first = if secrets.encrypts() { "" } else { secret.reveal_text() };
     let id = sqlx::query_scalar!(
         r#"
         -- create a team
         INSERT INTO teams (name, signing_secret, created_on) VALUES ($1, $2, $3) RETURNING id
         "#,
         name,
-        secret.reveal_text(),
+        first,
         edit.now,
     )
     .fetch_one(&mut *tx)
     .await?;
+    if secrets.encrypts() {
+        let stored = secrets.seal_signing_secret(tx, id, secret.reveal_text(), edit.now).await?;
+        write_signing_secret(tx, id, &stored).await?;
+    }
     let after = Some(json!({ "name": name }));
-    audit::record_entry(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
+    let entry = Entry { verb: "create", subject: format!("team:{id}"), team_id: Some(id), before: None, after };
+    audit::record_entry(tx, edit, entry).await?;
     Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
+}
+
+async fn write_signing_secret(tx: &mut PgConnection, team: i64, stored: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- write the signing secret of a new team
+        UPDATE teams SET signing_secret = $2 WHERE id = $1
+        "#,
+        team,
+        stored,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }

@@ -1,5 +1,6 @@
 //! Step 7 of 7: one attempt of a run, from the claim to its recorded outcome.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
 use workflows::failpoint::Point;
 use workflows::reasons::{Reason, ReasonCode};
+use workflows::secrets::SecretError;
+use workflows::signing::SigningSecret;
 
 use super::Executor;
 use super::attempts_in_flight::{Registered, Stop};
@@ -127,10 +130,6 @@ impl Executor {
     }
 
     async fn perform(&self, run: &Claimed, registered: &mut Registered) -> Result<Ending, Cut> {
-        let action = match Action::parse(&run.action) {
-            Ok(action) => action,
-            Err(error) => return Ok(Ending::Failed { error: error.detail, result: None, again: Again::Never }),
-        };
         let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
         // While it waited for the loop, its lease may have ended, so it must not begin.
@@ -138,13 +137,19 @@ impl Executor {
             Err(TryRecvError::Empty) => {}
             stop => return after_stop(stop.ok()),
         }
-        let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
         let call = build_call(run, now);
+        let performed = async {
+            let (action, secret) = match self.open_secrets(run).await {
+                Ok(opened) => opened,
+                Err(failed) => return failed,
+            };
+            perform_action(&action, &call, &Sender { client: &self.client, secret: &secret, now, departure }).await
+        };
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
             // If the action completes at the moment of a stop, its outcome counts.
             biased;
-            done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)) => {
+            done = tokio::time::timeout(timeout, performed) => {
                 Ok(match done {
                     Ok(Outcome::Succeeded(result)) => Ending::Succeeded(result),
                     Ok(Outcome::Failed { error, result, again }) => Ending::Failed { error, result, again },
@@ -153,6 +158,34 @@ impl Executor {
             }
             stop = stopped => after_stop(stop.ok()),
         }
+    }
+
+    /// Decrypts what the attempt sends, and parses its action. Only the first attempt of a team reads its key, and it
+    /// repeats this until the database answers, because no attempt has failed yet.
+    async fn open_secrets(&self, run: &Claimed) -> Result<(Action, SigningSecret), Outcome> {
+        let mut pause = FIRST_PAUSE;
+        let failed = |error: String, again| Outcome::Failed { error, result: None, again };
+        loop {
+            match self.try_open_secrets(run).await {
+                Ok((action, secret)) => {
+                    let action = Action::parse(&action).map_err(|error| failed(error.detail, Again::Never))?;
+                    return Ok((action, secret));
+                }
+                Err(SecretError::Database(error)) => {
+                    tracing::warn!(run_id = %run.id, %error, "key of a team not read; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                // Another instance may have the key.
+                Err(error) => return Err(failed(error.to_string(), Again::Later(None))),
+            }
+        }
+    }
+
+    async fn try_open_secrets<'a>(&self, run: &'a Claimed) -> Result<(Cow<'a, Value>, SigningSecret), SecretError> {
+        let (secrets, pool) = (&self.parts.secrets, &self.parts.pool);
+        let action = secrets.open_action(pool, run.team_id, &run.action).await?;
+        Ok((action, secrets.open_signing_secret(pool, run.team_id, &run.signing_secret).await?))
     }
 
     /// Hands the run over, and repeats this until the instance exits.
@@ -339,17 +372,18 @@ fn late(run: &Claimed, verdict: &Verdict, now: DateTime<Utc>) -> Value {
 fn announce(run: &Claimed, verdict: &Verdict) {
     let in_words = |error: &str| Reason::parse(error).map_or_else(|| error.to_owned(), |reason| reason.sentence());
     let error = verdict.error.as_deref().map(in_words);
-    let how = match (error, verdict.again_at) {
+    let how = match (&error, verdict.again_at) {
         (None, _) => "succeeded".to_owned(),
-        (Some(error), None) => format!("{}: {error}", verdict.state.in_words()),
-        (Some(error), Some(at)) => {
-            format!("failed, next attempt after {}: {error}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+        (Some(_), None) => verdict.state.in_words().to_owned(),
+        (Some(_), Some(at)) => {
+            format!("failed, next attempt after {}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
         }
     };
     tracing::info!(
         step = 7,
         workflow_id = run.workflow_id,
         run_id = %run.id,
+        error,
         "run: {} of workflow {} {how}",
         run.id,
         run.workflow_id,

@@ -9,8 +9,8 @@ use db::PgConnection;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::actions::Departure;
 use crate::claim::{Claimed, Fence, Lease, Slots, claim_due_runs};
+use egress::Departure;
 
 /// Why an attempt stops before its action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<boo
     if failed_in_a_row(&mut tx, id, most).await? < i64::from(most) {
         return Ok(false);
     }
-    let edit = Edit { actor: "cronbox".to_owned(), now: clock.now(), traceparent: None };
+    let edit = Edit::without_request("cronbox", clock.now());
     let reason = Reason::with_fact(ReasonCode::FailuresInARow, most).to_string();
     let next = Workflow { state: State::Paused, pause_reason: Some(reason), ..before.clone() };
     save_workflow(&mut tx, &before, next, "pause", &edit).await?;

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use db::PgPool;
+use egress::Client;
 use ledger::runs::OfferedSlots;
 use schedule::Clock;
 use uuid::Uuid;
 use workflows::notify::Notifier;
+use workflows::secrets::Secrets;
 
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
 use super::ends::EndBatches;
 use super::{Settings, Wake};
-use crate::actions::Client;
 use crate::claim::{self, Claimed, Lease, Slots};
 
 /// How long the executor waits for fires that are being decided.
@@ -38,6 +39,8 @@ pub struct Parts {
     pub wake: Wake,
     /// Notifies the publisher of the workflows that it pauses.
     pub notifier: Notifier,
+    /// Decrypts what an attempt sends.
+    pub secrets: Secrets,
 }
 
 /// Executes runs on this instance; clones are the same executor.

@@ -4,7 +4,7 @@
 //! Each attempt has a lease, which a heartbeat renews. Runs that this process claimed but does not execute are returned
 //! at once; runs that it cannot finish at shutdown are handed over to another instance.
 //!
-//! This crate imports `schedule`, `db`, `workflows` and `ledger`. It must not import `access`: no key decides about a
+//! This crate imports `schedule`, `db`, `egress`, `workflows` and `ledger`. It must not import `access`: no key decides about a
 //! run. It must not depend on axum or on an AWS client.
 
 pub mod actions;

@@ -110,7 +110,7 @@ pub async fn accept_ledger(
     audit::record_entry(
         &mut tx,
         edit,
-        audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after },
+        audit::Entry { verb: "accept", subject: "ledger".to_owned(), team_id: None, before: None, after },
     )
     .await?;
     tx.commit().await?;

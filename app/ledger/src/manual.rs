@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 use workflows::Workflow;
 use workflows::audit::{self, Edit, Entry};
+use workflows::definition::redaction;
 use workflows::reasons::ReasonCode;
 
 use crate::admission::verdict;
@@ -65,7 +66,9 @@ pub async fn fire_now(
         inputs: inputs.map(Value::Object),
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Manual, edit.now)
     };
-    admit(tx, workflow, &run, default, &Request { verb: "fire", after: json!({"inputs": run.inputs}), edit }).await
+    let mut after = json!({"inputs": run.inputs});
+    redaction::redact_marked(&mut after["inputs"]);
+    admit(tx, workflow, &run, default, &Request { verb: "fire", after, edit }).await
 }
 
 /// Repeats a run that has ended, with its inputs; the caller has locked its workflow, which is not archived.
@@ -117,7 +120,8 @@ async fn admit(
     let Request { verb, edit, .. } = *request;
     let subject = format!("run:{} of workflow:{}", run.id, workflow.id);
     let after = Some(request.after.clone());
-    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after }).await?;
+    let team_id = Some(workflow.team_id);
+    audit::record_entry(tx, edit, Entry { verb, subject, team_id, before: None, after }).await?;
     tracing::info!(step = 7, workflow_id = workflow.id.0, run_id = %run.id, "manual {verb} of workflow {}", workflow.id);
     Ok(ManualOutcome::Run(run.id))
 }

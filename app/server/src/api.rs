@@ -1,8 +1,10 @@
 //! Steps 1 and 7 of 7: the HTTP API, in reading order.
 
+mod access_log;
 pub mod openapi;
 pub mod operations;
 pub mod request;
+mod response_headers;
 pub mod routes;
 pub mod runs;
 pub mod workflows;
@@ -15,16 +17,41 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::App;
 use request::error::Error;
-use request::in_flight;
+use request::{in_flight, refused};
+use routes::Route;
 
-/// All routes of the table, and the page of their description.
+/// All routes of the table, and the page of their description; the latter and the metrics only if no other listener
+/// serves them.
 pub fn build_router(app: App) -> Router {
-    routes::register_routes(&app)
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
+    if app.config.admin_addr.is_some() {
+        let routes = routes::register_routes(&app, |route| !route.is_administrative());
+        return with_layers(routes, app);
+    }
+    let routes = routes::register_routes(&app, |_| true);
+    with_layers(routes.merge(docs_page()), app)
+}
+
+/// What `CRONBOX_ADMIN_ADDR` serves: the metrics, and the page of the description.
+pub fn build_admin_router(app: App) -> Router {
+    let routes = routes::register_routes(&app, Route::is_administrative);
+    with_layers(routes.merge(docs_page()), app)
+}
+
+fn with_layers(routes: Router<App>, app: App) -> Router {
+    routes
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), in_flight::run_request))
+        .layer(middleware::from_fn_with_state(app.clone(), refused::note_refused_requests))
+        .layer(middleware::from_fn(response_headers::set_headers))
+        .layer(middleware::from_fn(access_log::log_request))
         .with_state(app)
+}
+
+/// The page of the description. Without the setting it would send its address to a server on the internet.
+fn docs_page() -> SwaggerUi {
+    let settings = utoipa_swagger_ui::Config::default().validator_url("none");
+    SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()).config(settings)
 }
 
 async fn method_not_allowed() -> Error {

@@ -1,8 +1,9 @@
 //! The configuration of the app: flags and environment variables, parsed once at start.
 
 mod oidc;
+mod secrets;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::cadence::When;
 use crate::jobs::prune;
 
 pub use oidc::Oidc;
+pub use secrets::SecretsKeys;
 
 /// Settings of `cronbox-app serve`.
 #[derive(Args, Clone)]
@@ -34,6 +36,9 @@ pub struct Config {
     /// Where to listen.
     #[arg(long, env = "CRONBOX_BIND_ADDR", default_value = "127.0.0.1:8080")]
     pub bind_addr: SocketAddr,
+    /// Where to serve `/metrics`, `/docs` and `/openapi.json`, which `CRONBOX_BIND_ADDR` then does not serve.
+    #[arg(long, env = "CRONBOX_ADMIN_ADDR")]
+    pub admin_addr: Option<SocketAddr>,
     /// The environment, as in the schedule names: `wf-<id>-<env>`
     #[arg(long, env = "CRONBOX_ENV", default_value = DEFAULT_ENVIRONMENT)]
     pub env: Environment,
@@ -52,6 +57,9 @@ pub struct Config {
     /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
     #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
+    /// The keys that encrypt secrets.
+    #[command(flatten)]
+    pub secrets: SecretsKeys,
     /// Runs that this instance executes at once.
     #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 1_000)]
     pub executor_slots: usize,
@@ -132,12 +140,27 @@ pub struct Config {
     /// How long a client may take to send its headers, in milliseconds.
     #[arg(long, env = "CRONBOX_HEADER_TIMEOUT_MS", default_value_t = 10_000)]
     pub header_timeout_ms: u64,
+    /// How long a client may read nothing of an answer, in milliseconds; then its connection ends.
+    #[arg(long, env = "CRONBOX_WRITE_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub write_timeout_ms: u64,
     /// How long a request may take, in milliseconds.
     #[arg(long, env = "CRONBOX_REQUEST_TIMEOUT_MS", default_value_t = 30_000)]
     pub request_timeout_ms: u64,
-    /// Connections served at once; more wait to be accepted.
+    /// Connections served at once; another one takes the place of one without an active key, or waits.
     #[arg(long, env = "CRONBOX_MAX_CONNECTIONS", default_value_t = 8_192)]
     pub max_connections: usize,
+    /// Connections of one address at once; of this machine and of trusted proxies as many as there are. 0 = no limit
+    #[arg(long, env = "CRONBOX_ADDRESS_CONNECTIONS", default_value_t = 2_048)]
+    pub address_connections: usize,
+    /// Networks of proxies whose `X-Forwarded-For` names the client, for example 10.1.0.0/16,192.0.2.7/32
+    #[arg(long, env = "CRONBOX_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+    /// Requests of one address in progress on this instance, without fires. 0 = no limit
+    #[arg(long, env = "CRONBOX_ADDRESS_REQUESTS_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(i64).range(0..))]
+    pub address_requests_in_flight: i64,
+    /// Requests in progress on this instance, without fires. 0 = no limit
+    #[arg(long, env = "CRONBOX_REQUESTS_IN_FLIGHT", default_value_t = 2_048, value_parser = clap::value_parser!(i64).range(0..))]
+    pub requests_in_flight: i64,
     /// Requests a second for one admin or team key; scheduler keys are never limited. 0 = no limit
     #[arg(long, env = "CRONBOX_KEY_REQUESTS_PER_SEC", default_value_t = 500)]
     pub key_requests_per_sec: u32,
@@ -176,6 +199,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether this address has as many connections and requests as it opens: it is of this machine, or of a proxy.
+    #[must_use]
+    pub fn is_trusted(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.trusted_proxies.iter().any(|network| network.contains(&address))
+    }
+
     /// Slots that the runs of one team may use at once: at least one.
     #[must_use]
     pub fn slots_of_a_team(&self) -> usize {
@@ -225,6 +254,8 @@ impl Config {
             key_requests_per_sec: self.key_requests_per_sec,
             bad_keys_per_min: self.bad_keys_per_min,
             key_requests_in_flight: self.key_requests_in_flight,
+            address_requests_in_flight: self.address_requests_in_flight,
+            requests_in_flight: self.requests_in_flight,
             team: self.team_limits(),
         }
     }

@@ -1,36 +1,42 @@
 //! The app's command line: `cronbox-app serve`, `cronbox-app migrate`, `cronbox-app teams create` and others.
 
+mod command_line_user;
+mod keys_command;
 mod team_limits_command;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use access::keys::{Kind, Role};
-use access::{keys, teams};
+use access::key_text::make_key_text;
+use access::keys::Kind;
+use access::teams;
 use anyhow::Context as _;
-use app::api::operations::keys::parse_holder;
-use app::config::{Config, database_options};
+use app::config::{Config, SecretsKeys, database_options};
 use app::schedules_file::load_schedules;
-use app::{App, Pools};
+use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use db::{PgConnection, PgPool, Pooler};
 use executor::Shutdown;
+use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 use workflows::audit::Edit;
 use workflows::database_time;
 use workflows::definition::field;
+use workflows::secrets::reencrypt::reencrypt_secrets;
 use workflows::zones::{self, Stored};
 
 #[derive(Parser)]
 #[command(name = "cronbox-app", bin_name = "cronbox-app", version)]
 #[command(about = "cronbox's app: the source of truth for workflows on a cron")]
 struct Cli {
+    /// The form of the log: text, or one JSON object for each line.
+    #[arg(long, global = true, env = "CRONBOX_LOG_FORMAT", default_value = "text", value_name = "text|json")]
+    log_format: logging::Form,
     #[command(subcommand)]
     command: Command,
 }
@@ -59,6 +65,9 @@ enum Command {
     /// Manage the ledger.
     #[command(subcommand)]
     Ledger(Ledger),
+    /// Manage the encryption of secrets.
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
 }
 
 #[derive(Args)]
@@ -102,6 +111,8 @@ enum Teams {
         /// Unique name.
         #[arg(long)]
         name: String,
+        #[command(flatten)]
+        secrets: SecretsKeys,
     },
     /// Change the limits of a team that are named, and print all of them; null = the default of the operator.
     Limits {
@@ -145,23 +156,40 @@ enum Ledger {
 }
 
 #[derive(Subcommand)]
+enum SecretsCommand {
+    /// Encrypt with the current key what is stored as text or with the previous key; instances may run meanwhile.
+    ReEncrypt {
+        #[command(flatten)]
+        database: Database,
+        #[command(flatten)]
+        secrets: SecretsKeys,
+    },
+}
+
+#[derive(Subcommand)]
 enum Keys {
     /// Create a key and print it; it cannot be read again.
     Create {
         #[command(flatten)]
         database: Database,
+        #[command(flatten)]
+        named: NamedKey,
+    },
+    /// Create the key that is given, unless it exists. It may be repeated, by several processes at once.
+    Ensure {
+        #[command(flatten)]
+        database: Database,
+        /// The key, as `cronbox-app keys generate` prints it; better in the environment, because other users can read a command line.
+        #[arg(long, env = "CRONBOX_KEY", hide_env_values = true)]
+        key: String,
+        #[command(flatten)]
+        named: NamedKey,
+    },
+    /// Print a new key, for `keys ensure`. It needs no database, and nothing accepts the key before.
+    Generate {
         /// What it gives access to.
         #[arg(long, value_parser = parse_word::<Kind>)]
         kind: Kind,
-        /// The team, for a team key.
-        #[arg(long)]
-        team: Option<i64>,
-        /// The role, for a team key.
-        #[arg(long, value_parser = parse_word::<Role>)]
-        role: Option<Role>,
-        /// What it is for.
-        #[arg(long)]
-        name: String,
     },
 }
 
@@ -175,17 +203,21 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    log();
+    logging::start_log(cli.log_format, "info,sqlx=warn");
     old_names::warn_of_variables(&old_variables);
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
         Command::Migrate { database, roles } => migrate(&database, roles).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
-        Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
+        Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
-        Command::Keys(Keys::Create { database, kind, team, role, name }) => {
-            create_key(&database, kind, team, role, &name).await
+        Command::Keys(Keys::Create { database, named }) => create_key(&database, &named).await,
+        Command::Keys(Keys::Ensure { database, key, named }) => ensure_key(&database, &key, &named).await,
+        Command::Keys(Keys::Generate { kind }) => {
+            println!("{}", make_key_text(kind));
+            Ok(())
         }
+        Command::Secrets(SecretsCommand::ReEncrypt { database, secrets }) => reencrypt(&database, &secrets).await,
         Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
             let keep = if clone { Keep::Nothing } else { Keep::Identity };
             accept_ledger(&database, env, until, keep).await
@@ -210,16 +242,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let pools = Pools::connect(&config).await?;
     db::check_migrated(&pools.work).await?;
     db::load_zones(&mut *pools.work.acquire().await?).await.context("cannot read the zone data in force")?;
-    let listener = app::bind_listener(config.bind_addr).with_context(|| {
-        format!("cannot listen on {}: stop what uses it, or choose another CRONBOX_BIND_ADDR", config.bind_addr)
-    })?;
-    let app = App::new(config, pools, Clock::System);
+    let secrets = config.secrets.read_keys()?;
+    secrets.check_keys(&mut *pools.work.acquire().await?).await?;
+    let listeners = Listeners::bind(&config)?;
+    let app = App::with_secrets(config, pools, Clock::System, secrets);
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;
     }
-    tracing::info!(env = %app.config.env, "app listens on http://{}", listener.local_addr()?);
-    app::serve_app(listener, app, shutdown).await
+    if let Some(admin) = &listeners.admin {
+        tracing::info!("metrics and docs are on http://{}", admin.local_addr()?);
+    }
+    tracing::info!(env = %app.config.env, "app listens on http://{}", listeners.api.local_addr()?);
+    app::serve_app(listeners, app, shutdown).await
 }
 
 async fn migrate(database: &Database, makes_roles: bool) -> anyhow::Result<()> {
@@ -245,12 +280,13 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
+async fn create_team(database: &Database, name: &str, secrets: &SecretsKeys) -> anyhow::Result<()> {
     field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    let secrets = secrets.read_keys()?;
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (team, secret) = teams::create_team(&mut tx, name, &edit).await.context("cannot create the team")?;
+    let (team, secret) = teams::create_team(&mut tx, name, &secrets, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal_text());
@@ -267,21 +303,36 @@ async fn set_team_limits(database: &Database, team: i64, named: &NamedLimits) ->
     Ok(())
 }
 
-async fn create_key(
-    database: &Database,
-    kind: Kind,
-    team: Option<i64>,
-    role: Option<Role>,
-    name: &str,
-) -> anyhow::Result<()> {
-    field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
-    let holder = parse_holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
+async fn create_key(database: &Database, named: &NamedKey) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (_, secret) = keys::create_key(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
+    let secret = keys_command::create_key(&mut tx, named, &edit).await?;
     tx.commit().await?;
     println!("{}", secret.reveal_text());
+    Ok(())
+}
+
+async fn reencrypt(database: &Database, secrets: &SecretsKeys) -> anyhow::Result<()> {
+    let secrets = secrets.read_keys()?;
+    anyhow::ensure!(secrets.encrypts(), "set CRONBOX_SECRETS_KEY or CRONBOX_SECRETS_KEY_FILE");
+    let pool = database.connect().await?;
+    db::check_migrated(&pool).await?;
+    secrets.check_keys(&mut *pool.acquire().await?).await?;
+    let now = database_time::cronbox_now(&mut *pool.acquire().await?).await?;
+    let done = reencrypt_secrets(&pool, &secrets, now).await?;
+    println!("{}", serde_json::to_string(&done)?);
+    Ok(())
+}
+
+async fn ensure_key(database: &Database, key: &str, named: &NamedKey) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    db::check_migrated(&pool).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
+    let edit = command_line_edit(&mut tx).await?;
+    let sentence = keys_command::ensure_key(&mut tx, key, named, &edit).await?;
+    tx.commit().await?;
+    println!("{sentence}");
     Ok(())
 }
 
@@ -291,6 +342,7 @@ async fn accept_ledger(
     until: DateTime<Utc>,
     keep: Keep,
 ) -> anyhow::Result<()> {
+    let until = field::check_instant("until", until).map_err(|error| anyhow::anyhow!("--until: {}", error.detail))?;
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let environment = acceptance::resolve_environment(&pool, named).await?;
@@ -316,14 +368,7 @@ fn in_a_sentence(wrong: &clap::Error) -> String {
 }
 
 async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
-    Ok(Edit { actor: "cli".to_owned(), now: database_time::cronbox_now(tx).await?, traceparent: None })
-}
-
-fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    // If a log line cannot be written because the reader of the pipe has exited, it is lost; it must not end a task.
-    let log = tracing_subscriber::fmt().log_internal_errors(false);
-    log.with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(Edit::without_request(command_line_user::name_actor(), database_time::cronbox_now(tx).await?))
 }
 
 /// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.
@@ -346,9 +391,4 @@ fn shutdown() -> std::io::Result<Shutdown> {
         signal.hand_over();
     });
     Ok(shutdown)
-}
-
-/// Parses an enum value of the API from the command line.
-fn parse_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).map_err(|error| error.to_string())
 }

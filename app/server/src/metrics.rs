@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use schedule::ZoneSet;
 
 pub use self::ledger::Ledger;
-pub use labels::{Answered, FailedJob, MetricLabel};
+pub use labels::{Answered, FailedJob, MetricLabel, Refused};
 
 use crate::clock::ClockSkew;
 
@@ -37,6 +37,8 @@ pub struct Metrics {
     pub unjudged: Gauge,
     /// Requests with an invalid key.
     pub bad_keys: Counter,
+    /// Refused requests and connections, by reason.
+    pub refusals: Family<Refused, Counter>,
     /// Workflows that a job could not process, by job.
     pub job_failures: Family<FailedJob, Counter>,
 }
@@ -75,7 +77,12 @@ impl Metrics {
         let zone_data = Family::<[(&str, String); 1], Gauge>::default();
         zone_data.get_or_create(&[("version", ZoneSet::installed().version().to_string())]).set(1);
         registry.register("zone_data", "The zone data of this instance, by version", zone_data);
-        registry.register("bad_keys", "Requests with an unknown or revoked key", self.bad_keys.clone());
+        registry.register(
+            "bad_keys",
+            "Requests with a key that is unknown, revoked, expired or not accepted from its address",
+            self.bad_keys.clone(),
+        );
+        registry.register("refusals", "Refused requests and ended connections, by reason", self.refusals.clone());
         registry.register(
             "job_failures",
             "Workflows that a turn of a job could not process; it processed all others",

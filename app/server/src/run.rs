@@ -1,20 +1,48 @@
 //! Steps 1 and 7 of 7: runs an instance until it shuts down: its server, its executor, its jobs and its zone data.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use egress::Client;
 use executor::Shutdown;
-use executor::actions::Client;
 use ledger::identity;
 use schedule::Clock;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use workflows::{audit, zones};
 
 use crate::api::request::in_flight;
-use crate::server::serve_connections;
+use crate::config::Config;
+use crate::server::{bind_listener, serve_connections};
 use crate::{App, api, jobs};
 
 /// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);
+
+/// Where an instance listens.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For the API.
+    pub api: TcpListener,
+    /// For metrics and docs, if `CRONBOX_ADMIN_ADDR` is set.
+    pub admin: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Listens at the addresses of the configuration.
+    ///
+    /// # Errors
+    /// Returns one sentence that says what to do if an address is in use, or is not an address of this machine.
+    pub fn bind(config: &Config) -> anyhow::Result<Self> {
+        let bind = |address: SocketAddr, variable: &str| {
+            bind_listener(address)
+                .with_context(|| format!("cannot listen on {address}: stop what uses it, or choose another {variable}"))
+        };
+        let admin = config.admin_addr.map(|address| bind(address, "CRONBOX_ADMIN_ADDR")).transpose()?;
+        Ok(Self { api: bind(config.bind_addr, "CRONBOX_BIND_ADDR")?, admin })
+    }
+}
 
 /// Serves the API and executes runs until `shutdown`; then active requests and runs end or are handed over.
 ///
@@ -23,7 +51,7 @@ const REQUESTS_END: Duration = Duration::from_secs(2);
 /// # Errors
 /// Fails if the HTTP client of the actions or the identity provider cannot be set up, if a lease is too short for its heartbeat, or if the
 /// database does not return the time.
-pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
+pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
         "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS: with less, runs that still execute \
@@ -40,18 +68,25 @@ pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> a
     let sweeping = tokio::spawn(sweep(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
+    let (end_admin, admin_ended) = oneshot::channel();
+    let serving_admin = tokio::spawn(serve_admin(listeners.admin, app.clone(), admin_ended));
     let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
     let mut ended = Ok(());
     let drained = async {
         shutdown.wait_for_drain().await;
         ended = (&mut executing).await.and((&mut taking_turns).await);
     };
-    serve_connections(listener, api::build_router(app.clone()), &app.config, drained).await;
+    serve_connections(listeners.api, api::build_router(app.clone()), &app, drained).await;
+    drop(end_admin);
+    serving_admin.await?;
     if tokio::time::timeout(REQUESTS_END, in_flight::await_requests(&app)).await.is_err() {
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
     notifying.abort();
     sweeping.abort();
+    if tokio::time::timeout(REQUESTS_END, write_key_uses(&app)).await.is_err() {
+        tracing::warn!("uses of keys not written at shutdown");
+    }
     forgetting.abort();
     sampling.abort();
     following.abort();
@@ -61,6 +96,14 @@ pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> a
 async fn turns(app: App, shutdown: Shutdown) {
     if app.config.jobs_enabled {
         jobs::take_turns(app, shutdown).await;
+    }
+}
+
+/// Serves metrics and docs until the sender of `end` is dropped, if they have a listener of their own.
+async fn serve_admin(listener: Option<TcpListener>, app: App, end: oneshot::Receiver<()>) {
+    if let Some(listener) = listener {
+        let ended = async { drop(end.await) };
+        serve_connections(listener, api::build_admin_router(app.clone()), &app, ended).await;
     }
 }
 
@@ -80,11 +123,18 @@ async fn keep_sampling(app: App) {
     }
 }
 
-/// Removes idle entries of the rate limiters.
+/// Removes idle entries of the rate limiters, and writes which keys were used.
 async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
         app.gate.remove_idle_entries();
+        write_key_uses(&app).await;
+    }
+}
+
+async fn write_key_uses(app: &App) {
+    if let Err(error) = app.gate.write_key_uses(&app.pools.work).await {
+        tracing::warn!(%error, "uses of keys not written; trying again in a minute");
     }
 }
 

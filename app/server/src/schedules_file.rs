@@ -15,6 +15,7 @@ use schedule::WorkflowId;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::spec::{self, Bounds, Spec};
+use workflows::secrets::SecretError;
 use workflows::{State, Workflow, create_workflow, find_workflow, lock_workflow, save_workflow};
 
 use crate::App;
@@ -44,7 +45,7 @@ enum Stopped {
     Wrong(Vec<Complaint>),
     /// Another transaction edited the same workflows at the same time.
     Crossed,
-    Failed(sqlx::Error),
+    Failed(SecretError),
 }
 
 /// The change that one definition needs.
@@ -73,7 +74,7 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
         return Err(file_error(path, &refused));
     }
     for _ in 0..TRIES {
-        let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
+        let edit = Edit::without_request(format!("file:{name}"), app.clock.now());
         match apply(app, name, &wanted, &edit).await {
             Ok(loaded) => {
                 app.notifier.request_notification();
@@ -110,7 +111,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     for definition in wanted {
-        match plan(&mut tx, file, definition, &bounds).await? {
+        match plan(app, &mut tx, file, definition, &bounds).await? {
             Ok(plan) => plans.push(plan),
             Err(error) => complaints.push(definition.complaint_about(&error)),
         }
@@ -142,11 +143,12 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
 
 /// Compares a definition with the existing workflow; a workflow that it does not change is not locked.
 async fn plan(
+    app: &App,
     tx: &mut PgConnection,
     file: &str,
     definition: &Definition,
     bounds: &Bounds,
-) -> sqlx::Result<Result<Plan, FieldError>> {
+) -> Result<Result<Plan, FieldError>, SecretError> {
     let Some(team_id) = team_id(tx, &definition.team).await? else {
         return Ok(Err(FieldError::new(
             "unknown_team",
@@ -159,13 +161,15 @@ async fn plan(
         None => None,
     };
     let existing = current.as_ref().map(|workflow| &workflow.spec);
-    let spec = match definition.body.clone().into_spec(existing, bounds) {
+    let mut spec = match definition.body.clone().into_spec(existing, bounds) {
         Ok(spec) => spec,
         Err(error) if error.code == spec::NEVER_FIRES => {
             return Ok(Ok(Plan::Spent(definition.complaint_about(&error))));
         }
         Err(error) => return Ok(Err(error)),
     };
+    let before = existing.map(|spec| &spec.action);
+    app.secrets.seal_action(tx, team_id, &mut spec.action, before, bounds.now).await?;
     Ok(match current {
         None => Ok(Plan::Create(team_id, spec)),
         Some(workflow) => match workflow.managed_by.as_deref() {
@@ -255,7 +259,16 @@ impl From<sqlx::Error> for Stopped {
         match refused.and_then(sqlx::error::DatabaseError::code).as_deref() {
             // unique: the API created the same name meanwhile; serialisation, deadlock, lock timeout: another instance
             Some("23505" | "40001" | "40P01" | "55P03") => Self::Crossed,
-            _ => Self::Failed(error),
+            _ => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<SecretError> for Stopped {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Database(error) => error.into(),
+            error => Self::Failed(error),
         }
     }
 }

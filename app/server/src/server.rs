@@ -1,8 +1,13 @@
 //! Steps 1 and 7 of 7: the server. A slow or silent client occupies a connection for seconds only.
 //!
 //! hyper's header timeout needs a timer, and `axum::serve` sets none: a client that sends half a header would occupy
-//! its connection forever. So this module has its own loop.
+//! its connection forever. So this module has its own loop, with a limit for writes (`server/write_progress.rs`) and with
+//! places for connections (`server/places.rs`).
 
+mod places;
+mod write_progress;
+
+use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -10,16 +15,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
+use self::places::{Place, Places};
+use self::write_progress::{ProgressStream, WriteStalled};
+use crate::App;
 use crate::api::request::auth::Peer;
-use crate::config::Config;
+use crate::api::request::client_address::client_address;
+use crate::connection::Connection;
 
 /// The largest request line with all headers, in bytes.
 const HEADER_LIMIT: usize = 16 * 1024;
@@ -46,19 +55,20 @@ const CONNECTIONS_END: Duration = Duration::from_secs(3);
 pub(crate) async fn serve_connections(
     listener: TcpListener,
     router: Router,
-    config: &Config,
+    app: &App,
     shutdown: impl Future<Output = ()>,
 ) {
-    let places = Arc::new(Semaphore::new(config.max_connections));
+    let places = Places::new(app.config.max_connections, app.config.address_connections);
     let connections = GracefulShutdown::new();
     tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &places, app) => accepted,
         };
-        let (stream, peer, place) = match accepted {
-            Ok(accepted) => accepted,
+        let (stream, place) = match accepted {
+            Ok(Some(accepted)) => accepted,
+            Ok(None) => continue,
             Err(error) => {
                 // Probably there are no file descriptors left; without a pause this loop would spin.
                 tracing::warn!(%error, "connection not accepted");
@@ -66,13 +76,8 @@ pub(crate) async fn serve_connections(
                 continue;
             }
         };
-        let connection = connections.watch(connection(stream, peer, router.clone(), config));
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-            drop(place);
-        });
+        let connection = connections.watch(connection(stream, &place.connection, router.clone(), app));
+        tokio::spawn(serve_connection(connection, place, app.clone()));
     }
     drop(listener);
     if tokio::time::timeout(CONNECTIONS_END, connections.shutdown()).await.is_err() {
@@ -80,23 +85,54 @@ pub(crate) async fn serve_connections(
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+/// Accepts a connection and waits for its place; `None` if its address has too many.
+async fn accept(listener: &TcpListener, places: &Places, app: &App) -> io::Result<Option<(TcpStream, Place)>> {
     let (stream, peer) = listener.accept().await?;
+    let address = peer.ip().to_canonical();
+    if !app.config.is_trusted(address) && places.is_limit_reached(address) {
+        app.note_connection_refusal("address_connections", address);
+        return Ok(None);
+    }
     stream.set_nodelay(true)?;
-    Ok((stream, peer, place))
+    let place = match places.try_take(address) {
+        Some(place) => Some(place),
+        None => {
+            if let Some(ended) = places.end_expendable() {
+                app.note_connection_refusal("connection_places", ended);
+            }
+            places.take(address).await
+        }
+    };
+    Ok(place.map(|place| (stream, place)))
+}
+
+/// Serves a connection until it ends, or until another one needs its place.
+async fn serve_connection(serving: impl Future<Output = hyper::Result<()>>, place: Place, app: App) {
+    let ended = tokio::select! {
+        ended = serving => ended,
+        () = place.connection.until_ended() => Ok(()),
+    };
+    let Err(error) = ended else { return };
+    if is_stalled(&error) {
+        app.note_connection_refusal("slow_write", place.connection.address);
+    } else {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Whether a connection ended because its client read nothing.
+fn is_stalled(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    cause.and_then(io::Error::get_ref).and_then(|cause| cause.downcast_ref::<WriteStalled>()).is_some()
 }
 
 fn connection(
     stream: TcpStream,
-    peer: SocketAddr,
+    connection: &Arc<Connection>,
     router: Router,
-    config: &Config,
+    app: &App,
 ) -> http1::Connection<
-    TokioIo<TcpStream>,
+    TokioIo<ProgressStream>,
     impl hyper::service::HttpService<
         hyper::body::Incoming,
         ResBody = axum::body::Body,
@@ -105,13 +141,23 @@ fn connection(
     > + Send
     + 'static,
 > {
-    let service = router.map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(Peer(peer.ip()));
-        request
-    });
+    let (begun, ended, trusting) = (connection.clone(), connection.clone(), app.clone());
+    let service = router
+        .map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            begun.begin_request();
+            let address = client_address(request.headers(), begun.address, &trusting.config.trusted_proxies);
+            request.extensions_mut().insert(Peer(address));
+            request.extensions_mut().insert(begun.clone());
+            request
+        })
+        .map_response(move |response: Response| {
+            ended.end_request();
+            response
+        });
+    let stream = ProgressStream::new(stream, Duration::from_millis(app.config.write_timeout_ms));
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(config.header_timeout_ms))
+        .header_read_timeout(Duration::from_millis(app.config.header_timeout_ms))
         .max_buf_size(HEADER_LIMIT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
 }

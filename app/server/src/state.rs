@@ -1,30 +1,38 @@
 //! Steps 1 and 7 of 7: the state of one instance of the app, which its handlers and jobs use.
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
-use executor::actions::Client;
-use executor::actions::address::Allowed;
+use egress::Client;
+use egress::allowed::Allowed;
 use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
+use moka::future::Cache;
 use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use workflows::notify::Notifier;
+use workflows::secrets::Secrets;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
 use crate::identity_provider::IdentityProvider;
 use crate::lines::Lines;
-use crate::metrics::Metrics;
+use crate::metrics::{MetricLabel, Metrics, Refused};
 use crate::pools::Pools;
+use crate::refusals::{Refusal, RefusalLog};
 
 /// How many edits of one workflow wait for their turn at most.
 const EDITS_THAT_WAIT: usize = 100;
+
+/// For how long the answer of the database to `/readyz` is cached: anyone may request it.
+const READINESS_FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
@@ -58,6 +66,12 @@ pub struct Parts {
     pub wake: Wake,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
+    /// Decides which refused requests are logged.
+    pub(crate) refusal_log: RefusalLog,
+    /// Why no run starts, if the database answered and accepted a write in the last second.
+    pub(crate) readiness: Cache<(), Option<String>>,
+    /// Encrypts and decrypts the secrets of teams.
+    pub secrets: Secrets,
     /// Requests in flight; each is completed.
     pub requests: TaskTracker,
     /// The edits of a workflow by the callers of one team, which begin one after another.
@@ -79,9 +93,15 @@ impl Deref for App {
 }
 
 impl App {
-    /// Creates an instance on a migrated database; a running clock becomes the database's.
+    /// Creates an instance on a migrated database that encrypts no secrets; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pools: impl Into<Pools>, clock: Clock) -> Self {
+        Self::with_secrets(config, pools, clock, Secrets::default())
+    }
+
+    /// As [`App::new`], with the keys that encrypt secrets.
+    #[must_use]
+    pub fn with_secrets(config: Config, pools: impl Into<Pools>, clock: Clock, secrets: Secrets) -> Self {
         let pools = pools.into();
         let ledger_kept = config.ledger_kept();
         let offered_slots = OfferedSlots::default();
@@ -94,6 +114,8 @@ impl App {
             offered_slots,
             wake: Wake::default(),
             metrics: Metrics::default(),
+            refusal_log: RefusalLog::default(),
+            readiness: Cache::builder().max_capacity(1).time_to_live(READINESS_FRESH_FOR).build(),
             requests: TaskTracker::default(),
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
@@ -104,6 +126,7 @@ impl App {
             pools,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
+            secrets,
         }))
     }
 
@@ -132,6 +155,17 @@ impl App {
         clock::sample_clock(&self.pools.work, &self.clock, &self.clock_skew).await
     }
 
+    /// Counts a refusal, and logs it unless there were many of its kind.
+    pub(crate) fn note_refusal(&self, refusal: &Refusal<'_>) {
+        self.metrics.refusals.get_or_create(&Refused { reason: MetricLabel(refusal.reason) }).inc();
+        self.refusal_log.log_sample(refusal, Instant::now());
+    }
+
+    /// The same for a connection, of which the app knows only the address.
+    pub(crate) fn note_connection_refusal(&self, reason: &'static str, address: IpAddr) {
+        self.note_refusal(&Refusal { reason, address, key_prefix: None, route: None });
+    }
+
     /// Creates an executor of this instance, which has claimed nothing yet.
     #[must_use]
     pub fn new_executor(&self, client: Client) -> Executor {
@@ -144,6 +178,7 @@ impl App {
             offered: self.offered_slots.clone(),
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
+            secrets: self.secrets.clone(),
         };
         Executor::new(parts, client)
     }

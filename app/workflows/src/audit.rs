@@ -6,20 +6,39 @@
 
 mod difference;
 
+use std::net::IpAddr;
+
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use serde_json::Value;
 
-/// The actor, time and trace of a change.
+/// The actor, time and origin of a change.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// The key's public prefix, or the command line.
+    /// The key's public prefix, the user of the command line, a file, or cronbox itself.
     pub actor: String,
+    /// The name of the key.
+    pub actor_name: Option<String>,
+    /// The address from which the request came.
+    pub source_address: Option<IpAddr>,
     /// The business clock at the start of the request.
     pub now: DateTime<Utc>,
     /// W3C trace context of the request.
     pub traceparent: Option<String>,
+}
+
+impl Edit {
+    /// An edit that no request made.
+    #[must_use]
+    pub fn without_request(actor: impl Into<String>, now: DateTime<Utc>) -> Self {
+        Self { actor: actor.into(), actor_name: None, source_address: None, now, traceparent: None }
+    }
+
+    /// The second field of the trace context.
+    fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_deref()?.split('-').nth(1)
+    }
 }
 
 /// One entry of the log; `before` and `after` contain no secrets. If both exist, the log gets their difference.
@@ -28,6 +47,8 @@ pub struct Entry<'a> {
     pub verb: &'a str,
     /// The object: `workflow:12`.
     pub subject: String,
+    /// The team of the object, whose members may read the entry; `None`: only admins.
+    pub team_id: Option<i64>,
     /// The state before the change.
     pub before: Option<Value>,
     /// The state after the change.
@@ -43,8 +64,8 @@ pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) 
     sqlx::query!(
         r#"
         -- record an audit entry
-        INSERT INTO audit_log (at, actor, verb, subject, before, after)
-        VALUES ($1, $2, $3, $4, $5, $6)
+        INSERT INTO audit_log (at, actor, verb, subject, before, after, team_id, actor_name, source_address, trace_id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         "#,
         edit.now,
         edit.actor,
@@ -52,6 +73,10 @@ pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) 
         entry.subject,
         before,
         after,
+        entry.team_id,
+        edit.actor_name,
+        edit.source_address.map(|address| address.to_string()),
+        edit.trace_id(),
     )
     .execute(tx)
     .await

@@ -5,4 +5,6 @@ pub mod body;
 pub mod field;
 pub mod patch;
 pub mod policies;
+pub mod redaction;
+pub mod sealed;
 pub mod spec;

@@ -73,7 +73,8 @@ pub async fn request_sweep(tx: &mut PgConnection, force: bool, edit: &Edit) -> s
     .fetch_one(&mut *tx)
     .await?;
     let subject = format!("sweep:{}", sweep.id);
-    let entry = Entry { verb: "drift.check", subject, before: None, after: Some(json!({"force": force})) };
+    let after = Some(json!({"force": force}));
+    let entry = Entry { verb: "drift.check", subject, team_id: None, before: None, after };
     audit::record_entry(tx, edit, entry).await?;
     Ok(sweep)
 }

@@ -23,6 +23,7 @@ pub mod keyset;
 pub mod notify;
 pub mod outbox;
 pub mod reasons;
+pub mod secrets;
 pub mod signing;
 pub mod trigger;
 mod workflow;
@@ -30,6 +31,6 @@ pub mod zones;
 
 pub use workflow::{
     CLOCK_SKEW, Filter, ListedWorkflow, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs,
-    count_uncounted_workflows, create_workflow, erase_workflow, find_locked_for_fire, find_workflow, is_visible,
-    list_workflows, lock_row, lock_workflow, save_workflow, try_lock_workflow,
+    count_uncounted_workflows, create_workflow, erase_workflow, find_locked_for_fire, find_team, find_workflow,
+    is_visible, list_workflows, lock_row, lock_workflow, save_workflow, try_lock_workflow,
 };

@@ -122,6 +122,7 @@ async fn insert_unless_outrun(
     let entry = Entry {
         verb: "zones_update",
         subject: "zone_data".to_owned(),
+        team_id: None,
         before: Some(json!({ "version": before.version().to_string() })),
         after: Some(json!({ "version": set.version().to_string(), "changed_workflows": workflows.len() })),
     };

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::message::DeadMessage;
 use super::queue::Queue;
+use crate::print::print_error;
 
 /// Received messages, by message id, each with its newest receipt.
 pub(super) struct InFlight<'a> {
@@ -64,7 +65,7 @@ impl<'a> InFlight<'a> {
     pub(super) async fn put_back(self) {
         let receipts: Vec<String> = self.receipts.into_values().collect();
         if let Err(error) = self.queue.put_back(&receipts).await {
-            eprintln!("cronbox: some messages return to the queue only after --hold-secs: {error:#}");
+            print_error(&format!("some messages return to the queue only after --hold-secs: {error:#}"));
         }
     }
 

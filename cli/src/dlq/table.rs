@@ -1,14 +1,13 @@
 //! Prints messages for people and for scripts.
 
 use std::fmt::Write as _;
-use std::process::ExitCode;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use super::ledger::Known;
 use super::message::{Content, DeadMessage, From};
-use crate::print::print_text;
+use crate::print::{one_line, printable_lines};
 
 /// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
@@ -66,9 +65,9 @@ pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
     let _ = writeln!(text, "workflow   {}\ntime       {}\ntries      {tries}", workflow(message), time(message));
     let _ = writeln!(text, "error      {}\napp        {app}\nredrive    {redrive}", error(message));
     for (name, value) in &message.attributes {
-        let _ = writeln!(text, "attribute  {} = {}", harmless(name), harmless(value));
+        let _ = writeln!(text, "attribute  {} = {}", one_line(name), one_line(value));
     }
-    let _ = writeln!(text, "body\n{}", harmless(&message.body));
+    let _ = writeln!(text, "body\n{}", printable_lines(&message.body));
     text
 }
 
@@ -77,7 +76,7 @@ pub(super) fn why_it_stays(message: &DeadMessage) -> Option<String> {
     match &message.content {
         Content::Fire(_) => None,
         Content::Tick => Some("nothing to post: a later tick of the publisher did its work; discard it".to_owned()),
-        Content::Unreadable(why) => Some(format!("contains no readable fire: {}", harmless(why))),
+        Content::Unreadable(why) => Some(format!("contains no readable fire: {}", one_line(why))),
     }
 }
 
@@ -105,11 +104,6 @@ pub(super) fn full_json(message: &DeadMessage, known: &Known) -> Value {
     json
 }
 
-/// One JSON object per line.
-pub(super) fn print_json_lines(objects: impl Iterator<Item = Value>) -> anyhow::Result<ExitCode> {
-    print_text(&objects.map(|object| format!("{object}\n")).collect::<String>())
-}
-
 fn workflow(message: &DeadMessage) -> String {
     message.fire().map_or_else(|| "-".to_owned(), |fire| fire.workflow_id.to_string())
 }
@@ -120,16 +114,11 @@ fn time(message: &DeadMessage) -> String {
 
 fn error(message: &DeadMessage) -> String {
     match &message.content {
-        Content::Unreadable(why) if message.error.is_empty() => format!("cannot be read: {}", harmless(why)),
-        _ => harmless(&message.error).replace('\n', " "),
+        Content::Unreadable(why) if message.error.is_empty() => format!("cannot be read: {}", one_line(why)),
+        _ => one_line(&message.error),
     }
 }
 
 fn second(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
-/// Replaces control characters, because a message's text must not control the terminal.
-fn harmless(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() && one != '\n' { '\u{fffd}' } else { one }).collect()
 }

@@ -21,8 +21,8 @@ REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM cronbox_app;
 -- The audit log is evidence. The app reads which workflows were deleted.
 REVOKE UPDATE, DELETE ON audit_log FROM cronbox_app;
 SELECT close_table(inhrelid::regclass) FROM pg_inherits WHERE inhparent = 'audit_log'::regclass;
--- Teams and keys are revoked, never removed.
-REVOKE DELETE ON teams, api_keys FROM cronbox_app;
+-- Teams and keys are revoked, never removed. Without its data key, the secrets of a team are lost.
+REVOKE DELETE ON teams, api_keys, team_data_keys FROM cronbox_app;
 -- The app shortens the leases of publishers when the database's clock goes back, and reads what a sweep has seen.
 REVOKE INSERT ON publishers FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON orphans, sightings, sweep_sightings, sweep_changes, rollout_queue, config_generation FROM cronbox_app;

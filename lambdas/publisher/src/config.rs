@@ -27,6 +27,9 @@ pub struct Arguments {
     /// With --listen: the address of `/metrics`, for example 127.0.0.1:9090; without it there are no metrics.
     #[arg(long, env = "CRONBOX_METRICS_ADDR", requires = "listen")]
     pub metrics_addr: Option<SocketAddr>,
+    /// The form of the log: text, or one JSON object for each line, as a Lambda writes it.
+    #[arg(long, env = "CRONBOX_LOG_FORMAT", default_value = "text", value_name = "text|json")]
+    pub log_format: logging::Form,
     /// Set only by Lambda.
     #[arg(skip)]
     pub is_lambda: bool,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use db::Pooler;
+use logging::Form;
 use publisher::{Arguments, Login, Publisher, Report, Stopped, Unsettled};
 use schedule::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -25,8 +25,9 @@ async fn main() -> ExitCode {
 
 async fn run() -> anyhow::Result<()> {
     let (arguments, old_variables) = Arguments::read_environment().map_err(|sentence| anyhow!(sentence))?;
-    let Arguments { once, listen, metrics_addr, is_lambda, database, config } = arguments;
-    log(is_lambda);
+    let Arguments { once, listen, metrics_addr, log_format, is_lambda, database, config } = arguments;
+    // Stdout is for the report. CloudWatch can query JSON.
+    logging::start_log(if is_lambda { Form::Json } else { log_format }, "info");
     old_names::warn_of_variables(&old_variables);
     if !(once || listen || is_lambda) {
         bail!("write --once or --listen; without either the publisher runs only as a Lambda");
@@ -98,15 +99,6 @@ fn print(drained: anyhow::Result<Report>) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(report)?);
     }
     drained.map(drop)
-}
-
-/// Logs to stderr, because stdout is for the report. In a Lambda it logs JSON, which CloudWatch can query.
-fn log(is_lambda: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // If a line cannot be written, it is lost; it must not end a task.
-    let log = tracing_subscriber::fmt().log_internal_errors(false);
-    let log = log.with_env_filter(filter).with_writer(std::io::stderr);
-    if is_lambda { log.json().init() } else { log.init() }
 }
 
 /// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.

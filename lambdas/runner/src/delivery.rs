@@ -72,6 +72,15 @@ struct Answer {
     body: Vec<u8>,
 }
 
+impl Answer {
+    /// Whether the app refuses the key because its address has tried too many unknown keys. While others do that, a key
+    /// that was rotated gets this answer instead of 401, and the new key for some seconds, too.
+    fn is_rate_limited(&self) -> bool {
+        let problem = || serde_json::from_slice::<Value>(&self.body).ok();
+        self.status == 429 && problem().is_some_and(|problem| problem["code"] == "rate_limited")
+    }
+}
+
 impl Runner {
     /// Creates a runner; it fetches nothing and connects to nothing before the first delivery.
     ///
@@ -124,11 +133,11 @@ impl Runner {
         }
     }
 
-    /// Sends the fire once, and once more if the key was rotated meanwhile.
+    /// Sends the fire once, and once more if the key may have been rotated meanwhile.
     async fn try_with_key(&self, fire: &Fire) -> Result<Answer, DeliverError> {
         let Parts { key, .. } = &*self.0;
         let answer = self.post(fire, key.load_key(Kept::Good).await.map_err(DeliverError::Key)?).await?;
-        if answer.status != 401 || !key.can_change() {
+        if !(answer.status == 401 || answer.is_rate_limited()) || !key.can_change() {
             return Ok(answer);
         }
         self.post(fire, key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?).await
@@ -147,11 +156,11 @@ impl Runner {
     }
 }
 
-/// Whether the app, or a proxy before it, may be restarting. `:invoke` is idempotent, so a try that arrived does no
-/// harm.
+/// Whether the app, or a proxy before it, may be restarting, or refuses the key for some seconds. `:invoke` is idempotent,
+/// so a try that arrived does no harm.
 fn may_pass(answer: &Result<Answer, DeliverError>) -> bool {
     match answer {
-        Ok(answer) => matches!(answer.status, 502..=504),
+        Ok(answer) => matches!(answer.status, 502..=504) || answer.is_rate_limited(),
         Err(error) => matches!(error, DeliverError::NoConnection(_)),
     }
 }

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use runner::{Config, Runner};
-use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -19,8 +18,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> anyhow::Result<()> {
     let (config, old_variables) = Config::read_environment().map_err(|sentence| anyhow!(sentence))?;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().json().with_env_filter(filter).init();
+    logging::start_log(logging::Form::Json, "info");
     old_names::warn_of_variables(&old_variables);
     runner::serve_lambda(Runner::new(config)?).await.map_err(|error| anyhow!(error))
 }

@@ -172,6 +172,21 @@ async fn restarts_are_bridged_within_a_delivery() {
     assert_eq!(delivered, Delivered::Accepted { run_id: Some("r-1".to_owned()) });
 }
 
+/// Of the app only: a proxy's 429 is not its answer.
+#[tokio::test]
+async fn rate_limited_fires_are_tried_again() {
+    for (code, tries_made) in [("rate_limited", 2), ("slow down", 1)] {
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = tries.clone();
+        let app = Router::new().fallback(any(move || async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            (StatusCode::TOO_MANY_REQUESTS, Json(json!({"code": code})))
+        }));
+        assert!(matches!(deliver_to(app).await, Err(DeliverError::NotTheApp { status: 429 })));
+        assert_eq!(tries.load(Ordering::Relaxed), tries_made, "{code}");
+    }
+}
+
 /// With a paused clock: as long as a try may still end within the twelve seconds.
 #[tokio::test]
 async fn pauses_double_up_to_four_seconds() {

@@ -76,6 +76,18 @@ async fn rotated_keys_are_fetched_again_once() {
     assert!(!log.contains("\"old\"") && !log.contains("\"new\""), "no key in the log");
 }
 
+/// The app refuses a rotated key with another status while it is flooded with unknown keys.
+#[tokio::test]
+async fn rate_limited_keys_are_fetched_again() {
+    let (world, mut answers) = world([event(1)], ["flooded", "new"]);
+    let address = serve(world.clone()).await;
+    let mut runner = runner_at(&address);
+    let first = answer(&mut answers).await;
+    runner.kill().unwrap();
+    assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
+    assert_eq!(*world.keys_seen.lock().unwrap(), ["flooded", "new"]);
+}
+
 /// Each variable is read by its old name, with a warning.
 #[tokio::test]
 async fn old_variables_are_read_with_a_warning() {
@@ -209,9 +221,11 @@ async fn secret(State(world): State<Arc<World>>) -> Json<Value> {
 
 async fn invoke(State(world): State<Arc<World>>, Path(target): Path<String>, headers: HeaderMap) -> Response {
     let key = headers["x-api-key"].to_str().unwrap().to_owned();
-    let is_good = key == "new";
-    world.keys_seen.lock().unwrap().push(key);
-    if !is_good {
+    world.keys_seen.lock().unwrap().push(key.clone());
+    if key == "flooded" {
+        return (StatusCode::TOO_MANY_REQUESTS, Json(json!({"code": "rate_limited"}))).into_response();
+    }
+    if key != "new" {
         return StatusCode::UNAUTHORIZED.into_response();
     }
     if target == format!("{PAGE}:invoke") {

@@ -9,10 +9,11 @@
 //! | [`fires`] | step 5: fires schedules |
 //! | [`invoke`], [`dead_letters`] | Lambda's asynchronous invoke, and where failures go |
 //! | [`stand_in`], [`control_api`] | the three above together, and the calls by which a test controls them |
-//! | [`server`] | the stand-in as a server |
+//! | [`server`] | the stand-in as a server, and what it refuses of web pages |
 //! | [`config`], [`process`], [`steps`] | the command line, the process, and the lines it prints |
 //! | [`clock`] | the machine's clock, or one that a test sets |
 
+mod browser_guard;
 pub mod clock;
 pub mod config;
 pub mod control_api;

@@ -1,10 +1,11 @@
 //! Steps 4 and 5 of 7: the stand-in as a server: AWS's operations, the control API, and the loop that fires.
 
 use std::future::Future;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result};
 use axum::extract::State;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
@@ -13,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::browser_guard::refuse_web_pages;
 use crate::clock::Clock;
 use crate::control_api;
 use crate::scheduler::api;
@@ -79,6 +81,7 @@ impl StandIn {
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<()> {
+        let listens_on = listener.local_addr()?.ip();
         let stop = CancellationToken::new();
         let (fires, scheduler, clock) = (self.fires.clone(), self.scheduler.clone(), self.scheduler.clock().clone());
         let fires_stop = stop.clone().cancelled_owned();
@@ -94,7 +97,8 @@ impl StandIn {
                 tracing::debug!(%error, "TCP_NODELAY not set");
             }
         });
-        let serve = axum::serve(listener, self.router()).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let serve =
+            axum::serve(listener, self.router(listens_on)).with_graceful_shutdown(stop.clone().cancelled_owned());
         let serving = tokio::spawn(async move { serve.await });
         shutdown.await;
         stop.cancel();
@@ -103,7 +107,7 @@ impl StandIn {
         serving.await.context("the stand-in ended unexpectedly")?.context("the stand-in cannot be served")
     }
 
-    fn router(self) -> Router {
+    fn router(self, listens_on: IpAddr) -> Router {
         let scheduler = self.scheduler.clone();
         Router::new()
             .route("/_dead-letters", get(list_dead_letters))
@@ -111,6 +115,7 @@ impl StandIn {
             .merge(control_api::control_router())
             .with_state(self)
             .merge(api::scheduler_router(scheduler))
+            .layer(from_fn_with_state(listens_on, refuse_web_pages))
     }
 }
 

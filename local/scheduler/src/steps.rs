@@ -20,6 +20,9 @@ struct Steps;
 struct Line {
     step: Option<usize>,
     message: String,
+    /// The field `error`.
+    error: String,
+    /// The other fields.
     rest: String,
 }
 
@@ -33,6 +36,12 @@ pub fn print_line(line: &str) {
     let _written = writeln!(std::io::stdout().lock(), "{line}");
 }
 
+/// Prints an event as one line: a name or an error of a client must neither begin a line nor control the terminal.
+fn print_event(event: &str) {
+    let is_refused = |one: char| one.is_control() || matches!(one, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    print_line(&event.replace(is_refused, "\u{fffd}"));
+}
+
 impl<S: Subscriber> Layer<S> for Steps {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let mut line = Line::default();
@@ -40,9 +49,10 @@ impl<S: Subscriber> Layer<S> for Steps {
         let time = Clock::System.now().format("%H:%M:%S%.3fZ");
         let level = *event.metadata().level();
         match line.step {
-            Some(step) => print_line(&format!("{time}  {step}  {}", line.message)),
+            Some(step) => print_event(&format!("{time}  {step}  {}{}", line.message, line.error)),
             None if level <= Level::WARN => {
-                print_line(&format!("{time}  !  {}: {}{}", level.as_str().to_lowercase(), line.message, line.rest));
+                let Line { message, error, rest, .. } = line;
+                print_event(&format!("{time}  !  {}: {message}{error}{rest}", level.as_str().to_lowercase()));
             }
             None => {}
         }
@@ -69,6 +79,7 @@ impl Visit for Line {
         // Writing to a string cannot fail.
         let _written = match field.name() {
             "message" => write!(self.message, "{value:?}"),
+            "error" => write!(self.error, ": {value:?}"),
             name => write!(self.rest, " {name}={value:?}"),
         };
     }

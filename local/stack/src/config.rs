@@ -9,6 +9,9 @@ use stand_in::config::SchedulerArgs;
 #[derive(Debug, Parser)]
 #[command(name = "cronbox-local", bin_name = "cronbox-local", version)]
 pub struct Config {
+    /// What is printed: the steps as text, or the log as one JSON object for each line
+    #[arg(long, global = true, env = "CRONBOX_LOG_FORMAT", default_value = "text", value_name = "text|json")]
+    pub log_format: logging::Form,
     /// What to start
     #[command(subcommand)]
     pub command: Command,

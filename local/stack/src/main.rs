@@ -6,12 +6,16 @@ use anyhow::Result;
 use clap::Parser;
 use local::config::{Command, Config};
 use local::up;
+use logging::Form;
 use stand_in::{process, steps};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let config = Config::parse();
-    steps::print_steps();
+    match config.log_format {
+        Form::Text => steps::print_steps(),
+        Form::Json => logging::start_log(Form::Json, "info,sqlx=warn"),
+    }
     match run(config.command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -26,6 +26,7 @@ pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> 
         None => state_folder(&target)?,
     };
     let keys = folder.root().join("keys.json");
+    let secrets_key = folder.root().join("secrets.key");
     let database = Database::open_kept(folder).await?;
     let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
     let options = StackOptions {
@@ -34,7 +35,7 @@ pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> 
         ..StackOptions::default()
     };
     let mut stack = Stack::start_on(ground, options).await?;
-    let env = write_env(&target, &stack)?;
+    let env = write_env(&target, &stack, &secrets_key)?;
     print(&stack, &env);
     // The printing starts after the addresses, so that a person reads these before the first steps.
     refill(&stack).await?;
@@ -64,7 +65,7 @@ async fn refill(stack: &Stack) -> Result<()> {
 }
 
 /// Writes the file that a shell reads to use the stack; 0600, because it contains keys.
-fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
+fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf> {
     let folder = target.join("local");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let path = folder.join("env");
@@ -76,6 +77,8 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
         ("AWS_ENDPOINT_URL_SCHEDULER", stack.scheduler_url()),
         ("DATABASE_URL", &stack.dsn()),
         ("CRONBOX_OWNER_DSN", &stack.owner_dsn()),
+        // For the commands of the app, which encrypt what they write.
+        ("CRONBOX_SECRETS_KEY_FILE", &secrets_key.to_string_lossy()),
         ("CRONBOX_TEAM_ID", &team),
         // The old name, for one version.
         ("TEAM_ID", &team),

@@ -83,7 +83,7 @@ impl Ground {
     }
 
     fn edit(&self) -> Edit {
-        Edit { actor: "model".to_owned(), now: self.clock.now(), traceparent: None }
+        Edit::without_request("model", self.clock.now())
     }
 
     fn bounds(&self) -> Bounds {

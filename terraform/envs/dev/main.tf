@@ -7,7 +7,11 @@ module "cron" {
   vpc_id                     = var.vpc_id
   subnet_ids                 = var.subnet_ids
   database_security_group_id = var.database_security_group_id
-  create_vpc_endpoints       = var.create_vpc_endpoints
+
+  create_vpc_endpoints        = var.create_vpc_endpoints
+  endpoint_security_group_ids = var.endpoint_security_group_ids
+  app_security_group_id       = var.app_security_group_id
+  dead_letter_operator_arns   = var.dead_letter_operator_arns
 
   database_secret_arn      = var.database_secret_arn
   scheduler_key_secret_arn = var.scheduler_key_secret_arn

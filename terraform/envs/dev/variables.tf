@@ -26,6 +26,24 @@ variable "create_vpc_endpoints" {
   default     = false
 }
 
+variable "endpoint_security_group_ids" {
+  description = "Security groups of interface endpoints that the VPC has already."
+  type        = set(string)
+  default     = []
+}
+
+variable "app_security_group_id" {
+  description = "The security group of the app or of its load balancer."
+  type        = string
+  default     = null
+}
+
+variable "dead_letter_operator_arns" {
+  description = "Roles and users that may read, redrive and discard dead letters."
+  type        = list(string)
+  default     = []
+}
+
 variable "database_secret_arn" {
   description = "The database secret's ARN."
   type        = string

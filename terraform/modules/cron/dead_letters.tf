@@ -6,6 +6,13 @@
 
 locals {
   dead_letters = toset(["schedules", "runner", "publisher"])
+
+  # EventBridge Scheduler and Lambda write with these roles.
+  dead_letter_writers = [
+    for name in ["publisher", "runner", "scheduler"] : "arn:${local.partition}:iam::${local.account_id}:role/${local.name}-${name}"
+  ]
+  # A root user can repair a policy that excludes all others.
+  account_root = "arn:${local.partition}:iam::${local.account_id}:root"
 }
 
 resource "aws_sqs_queue" "dead_letters" {
@@ -45,6 +52,50 @@ data "aws_iam_policy_document" "dead_letters" {
       test     = "Bool"
       variable = "aws:SecureTransport"
       values   = ["false"]
+    }
+  }
+
+  # A message of another principal would be redriven as a fire. The app decides each fire by its due time, but a forged one
+  # costs a check. An operator of the list may write, too, for example to move messages between queues.
+  statement {
+    sid       = "OnlyOurRolesWrite"
+    effect    = "Deny"
+    actions   = ["sqs:SendMessage"]
+    resources = [local.dead_letter_arns[each.key]]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "ArnNotLike"
+      variable = "aws:PrincipalArn"
+      values   = concat(local.dead_letter_writers, [local.account_root], var.dead_letter_operator_arns)
+    }
+  }
+
+  # Only with a list, because the module cannot know who is on call. No statement denies sqs:SetQueueAttributes or
+  # sqs:DeleteQueue, so that Terraform can always change this policy.
+  dynamic "statement" {
+    for_each = length(var.dead_letter_operator_arns) > 0 ? ["OnlyOperatorsRead"] : []
+
+    content {
+      sid       = statement.value
+      effect    = "Deny"
+      actions   = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"]
+      resources = [local.dead_letter_arns[each.key]]
+
+      principals {
+        type        = "*"
+        identifiers = ["*"]
+      }
+
+      condition {
+        test     = "ArnNotLike"
+        variable = "aws:PrincipalArn"
+        values   = concat([local.account_root], var.dead_letter_operator_arns)
+      }
     }
   }
 }

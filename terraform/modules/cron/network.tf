@@ -1,4 +1,5 @@
-# Permitted connections: from the publisher to the database, from both Lambdas to HTTPS, none to the Lambdas.
+# Permitted connections: from the publisher to the database, from both Lambdas to AWS and from the runner to the app, none
+# to the Lambdas. If interface endpoints lead to AWS, the Lambdas reach AWS only by these.
 
 locals {
   # A Lambda in a VPC creates its own network interfaces; IAM cannot restrict most of these to a resource.
@@ -17,6 +18,16 @@ locals {
   app_port = try(
     tonumber(regex("^https?://[^/]+:([0-9]+)", var.app_base_url)[0]),
     startswith(var.app_base_url, "https://") ? 443 : 80,
+  )
+
+  # The groups of the endpoints: ours, and those that the VPC has already.
+  endpoint_groups = merge(
+    var.create_vpc_endpoints ? { created = one(aws_security_group.endpoints[*].id) } : {},
+    { for id in var.endpoint_security_group_ids : id => id },
+  )
+  # With endpoints for only one of the two services, the other one is reached by NAT, at addresses that AWS changes.
+  has_all_endpoints = length(var.endpoint_security_group_ids) > 0 || (
+    var.create_vpc_endpoints && length(var.interface_endpoint_service_names) == 2
   )
 }
 
@@ -51,32 +62,60 @@ resource "aws_vpc_security_group_ingress_rule" "database_from_publisher" {
 }
 
 resource "aws_vpc_security_group_egress_rule" "publisher_to_aws" {
+  count = local.has_all_endpoints ? 0 : 1
+
   security_group_id = aws_security_group.publisher.id
-  description       = "EventBridge Scheduler and Secrets Manager, by NAT or by endpoint"
+  description       = "EventBridge Scheduler and Secrets Manager, by NAT"
   cidr_ipv4         = "0.0.0.0/0"
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443
+}
+
+resource "aws_vpc_security_group_egress_rule" "publisher_to_endpoints" {
+  for_each = local.endpoint_groups
+
+  security_group_id            = aws_security_group.publisher.id
+  description                  = "EventBridge Scheduler and Secrets Manager, by endpoint"
+  referenced_security_group_id = each.value
+  ip_protocol                  = "tcp"
+  from_port                    = 443
+  to_port                      = 443
 }
 
 resource "aws_vpc_security_group_egress_rule" "runner_to_aws" {
+  count = local.has_all_endpoints ? 0 : 1
+
   security_group_id = aws_security_group.runner.id
-  description       = "Secrets Manager, by NAT or by endpoint"
+  description       = "Secrets Manager, by NAT"
   cidr_ipv4         = "0.0.0.0/0"
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443
 }
 
-resource "aws_vpc_security_group_egress_rule" "runner_to_app" {
-  count = local.app_port == 443 ? 0 : 1
+resource "aws_vpc_security_group_egress_rule" "runner_to_endpoints" {
+  for_each = local.endpoint_groups
 
-  security_group_id = aws_security_group.runner.id
-  description       = "the app"
-  cidr_ipv4         = "0.0.0.0/0"
-  ip_protocol       = "tcp"
-  from_port         = local.app_port
-  to_port           = local.app_port
+  security_group_id            = aws_security_group.runner.id
+  description                  = "Secrets Manager, by endpoint"
+  referenced_security_group_id = each.value
+  ip_protocol                  = "tcp"
+  from_port                    = 443
+  to_port                      = 443
+}
+
+# Another rule may permit the same port to all addresses; two equal rules are an error.
+resource "aws_vpc_security_group_egress_rule" "runner_to_app" {
+  count = local.app_port == 443 && !local.has_all_endpoints && var.app_security_group_id == null ? 0 : 1
+
+  security_group_id            = aws_security_group.runner.id
+  description                  = "the app"
+  cidr_ipv4                    = var.app_security_group_id == null ? "0.0.0.0/0" : null
+  referenced_security_group_id = var.app_security_group_id
+  ip_protocol                  = "tcp"
+  from_port                    = local.app_port
+  to_port                      = local.app_port
 }
 
 # Endpoints, for subnets without NAT.

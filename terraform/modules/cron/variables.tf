@@ -72,6 +72,39 @@ variable "interface_endpoint_service_names" {
   }
 }
 
+variable "endpoint_security_group_ids" {
+  description = "Security groups of interface endpoints that the VPC has already for scheduler and secretsmanager. If named, the Lambdas reach AWS only by them and by the created ones."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.endpoint_security_group_ids : startswith(id, "sg-")])
+    error_message = "endpoint_security_group_ids must be ids of security groups (sg-..)."
+  }
+}
+
+variable "app_security_group_id" {
+  description = "The security group of the app or of its load balancer; the runner then reaches only it on the app's port. Null: the app's port at every address, because a DNS name is no address. Known at plan time."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.app_security_group_id == null || startswith(coalesce(var.app_security_group_id, "sg-"), "sg-")
+    error_message = "app_security_group_id must be the id of a security group (sg-..)."
+  }
+}
+
+variable "dead_letter_operator_arns" {
+  description = "Principals that may read, redrive and discard dead letters, as ARNs of IAM roles and users in which * is allowed. Empty: each principal of the account that IAM permits."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.dead_letter_operator_arns : can(regex("^arn:[^:*]+:iam::[0-9]{12}:(role|user)/", arn))])
+    error_message = "dead_letter_operator_arns must be ARNs of roles or users of an account: arn:aws:iam::123456789012:role/oncall-*."
+  }
+}
+
 # Secrets and the app
 
 variable "database_secret_arn" {

@@ -35,7 +35,10 @@ impl Service {
     /// The same, with a DSN that may lead through a pooler of this mode.
     pub(crate) async fn app_through(backlog: &Backlog, executor_slots: usize, dsn: &str, mode: &str) -> Service {
         let mut tx = db::begin_transaction(&backlog.pool).await.unwrap();
-        let (team, _) = create_team(&mut tx, &format!("bench {mode}"), &bench_edit()).await.unwrap();
+        let (team, _) =
+            create_team(&mut tx, &format!("bench {mode}"), &workflows::secrets::Secrets::default(), &bench_edit())
+                .await
+                .unwrap();
         let (_, admin) = create_key(&mut tx, Holder::Admin, "bench", &bench_edit()).await.unwrap();
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
         tx.commit().await.unwrap();
@@ -118,5 +121,5 @@ const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity
 
 /// The actor of the edits that the bench makes without the API.
 pub(crate) fn bench_edit() -> Edit {
-    Edit { actor: "bench".to_owned(), now: Clock::System.now(), traceparent: None }
+    Edit::without_request("bench", Clock::System.now())
 }

@@ -16,7 +16,7 @@ fn receiver_of_the_docs() -> &'static str {
 }
 
 /// Passes the requests to it one by one; returns its statuses, and how often it processed one.
-async fn received_by_the_docs(secret: &str, requests: &[Received], now: i64) -> (Vec<u16>, u64) {
+pub(super) async fn received_by_the_docs(secret: &str, requests: &[Received], now: i64) -> (Vec<u16>, u64) {
     let requests: Vec<Value> = requests
         .iter()
         .map(|request| {
@@ -49,7 +49,7 @@ async fn secret(s: &Story) -> String {
     s.table("SELECT signing_secret FROM teams").await
 }
 
-fn noon() -> i64 {
+pub(super) fn noon() -> i64 {
     NOON.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp()
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use executor::actions::Client;
-use executor::actions::address::Allowed;
+use egress::Client;
+use egress::allowed::Allowed;
 use executor::{Executor, Step};
 use serde_json::json;
 use tests::{LossyWay, PATIENCE, Story, Way};

@@ -14,7 +14,7 @@ async fn row_of(world: &World, workflow: WorkflowId) -> i64 {
 }
 
 async fn retry(world: &World, id: i64) -> Operated {
-    let edit = Edit { actor: "operator".to_owned(), now: world.clock.now(), traceparent: None };
+    let edit = Edit::without_request("operator", world.clock.now());
     let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let operated = operate::retry_row(&mut tx, id, &edit).await.unwrap();
     tx.commit().await.unwrap();

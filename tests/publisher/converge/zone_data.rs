@@ -41,7 +41,7 @@ async fn a_publisher_follows_the_zone_data() {
     let id = world.create("0 * * * *", "America/Vancouver").await;
     let mut expression = world.next_expression(id, None).await;
     assert_eq!(expression, "cron(0 * * * ? *)");
-    let edit = Edit { actor: "cli".to_owned(), now: world.clock.now(), traceparent: None };
+    let edit = Edit::without_request("cli", world.clock.now());
     zones::store_zones(&world.pool, &other_zones(), &edit).await.unwrap();
     // It checks for new zone data now and then when it publishes.
     let started = Instant::now();

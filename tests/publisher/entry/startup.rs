@@ -21,6 +21,21 @@ async fn once_prints_its_report_as_one_line() {
     );
 }
 
+/// One query reads the lines of the daemon, of `--once` and of the Lambda.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_has_two_forms() {
+    let world = World::new().await;
+    for (nth, form) in ["text", "json"].into_iter().enumerate() {
+        world.create(&format!("{nth} 9 * * *"), "UTC").await;
+        let mut command = world.command();
+        let done = command.arg("--once").env("CRONBOX_LOG_FORMAT", form).output().await.unwrap();
+        let log = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success() && log.contains("created") && !log.contains('\u{1b}'), "{log}");
+        let are_objects = log.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
+        assert_eq!(are_objects, form == "json", "{log}");
+    }
+}
+
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("CRONBOX_ENV", "dev"),
     ("CRONBOX_RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner"),

@@ -32,7 +32,7 @@ impl World {
         publisher.request_sweep("test").await.unwrap();
         let sweeping = tokio::spawn(async move { publisher.sweep_schedules(soon()).await.unwrap() });
         self.front.arrival(delayed).await;
-        let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
+        let edit = Edit::without_request("test", self.clock.now());
         let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         workflows::drift::request_sweep(&mut tx, true, &edit).await.unwrap();
         tx.commit().await.unwrap();

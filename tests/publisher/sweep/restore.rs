@@ -32,7 +32,7 @@ impl World {
 
     async fn accept(&self) {
         let now = chrono::DateTime::from_timestamp(0, 0).unwrap();
-        let edit = Edit { actor: "test".to_owned(), now, traceparent: None };
+        let edit = Edit::without_request("test", now);
         accept_ledger(&self.pool, &"dev".parse().unwrap(), now, Keep::Identity, &edit).await.unwrap();
     }
 }

@@ -12,9 +12,9 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser;
+use egress::Client;
+use egress::allowed::Allowed;
 use executor::Executor;
-use executor::actions::Client;
-use executor::actions::address::Allowed;
 use local::postgres::Login;
 use schedule::Clock;
 use serde_json::Value;
@@ -131,10 +131,11 @@ impl Stage {
     pub(crate) async fn new(ablation: Ablation) -> Stage {
         let ground = Ground::new().await;
         sqlx::raw_sql(FINDINGS).execute(&mut *ground.admin.connection().await).await.unwrap();
-        let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
+        let how = Edit::without_request("torture", "2026-01-01T00:00:00Z".parse().unwrap());
         let process = ground.process(Some(Login::App));
         let mut tx = db::begin_transaction(&process.pool).await.unwrap();
-        let (team, signing) = create_team(&mut tx, "ledger", &how).await.unwrap();
+        let (team, signing) =
+            create_team(&mut tx, "ledger", &workflows::secrets::Secrets::default(), &how).await.unwrap();
         let (_, admin) = create_key(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();

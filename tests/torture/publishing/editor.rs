@@ -172,7 +172,7 @@ impl Editor {
     }
 
     fn how(&self) -> Edit {
-        Edit { actor: "torture".to_owned(), now: self.clock.now(), traceparent: None }
+        Edit::without_request("torture", self.clock.now())
     }
 
     fn any(&self) -> Option<i64> {

@@ -6,30 +6,22 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
 
 use super::{Admission, Caller, Gate};
-use crate::keys::{Kind, Role};
 use crate::limits::TeamLimits;
 use crate::people::groups::{Grants, Groups};
 use crate::people::memberships::{Membership, read_memberships};
 use crate::people::person::Person;
 use crate::people::signed_in::{PersonOfCaller, SignedIn};
 use crate::people::token::Claims;
+use crate::rights::{Kind, Role, Scopes};
 
 /// Of how many teams one list reads the rows at most.
 pub const TEAMS_OF_A_LIST: usize = 20;
-
-/// The decision about a person.
-#[derive(Clone, Debug)]
-pub enum PersonAdmission {
-    /// The person may call the API, within the rate limit or not.
-    Decided(Admission),
-    /// No group has a role.
-    NoRole,
-}
 
 /// A list would read the rows of too many teams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +29,7 @@ pub struct TooManyTeams;
 
 impl Gate {
     /// Returns the decision about a token that was verified some seconds ago, if it has not ended since.
-    pub async fn find_known_token(&self, token: &str, now: DateTime<Utc>) -> Option<PersonAdmission> {
+    pub async fn find_known_token(&self, token: &str, now: DateTime<Utc>) -> Option<Admission> {
         let known = self.tokens.find(token, now).await?;
         Some(self.admit_signed_in(known))
     }
@@ -52,7 +44,7 @@ impl Gate {
         token: &str,
         claims: &Claims,
         groups: &Groups,
-    ) -> sqlx::Result<PersonAdmission> {
+    ) -> sqlx::Result<Admission> {
         let grants = groups.grants_of(&claims.groups);
         let signed_in = Arc::new(SignedIn {
             person: Person::of_claims(claims),
@@ -64,10 +56,13 @@ impl Gate {
         Ok(self.admit_signed_in(signed_in))
     }
 
-    /// Counts a refused token as a bad key of its address.
+    /// Counts a refused token as an unknown key of its address.
     #[must_use]
     pub fn refuse_token(&self, peer: IpAddr) -> Admission {
-        self.refuse(peer)
+        match &self.bad {
+            Some(bad) if !bad.take_try(peer, Instant::now()) => Admission::TooManyUnknown,
+            _ => Admission::Unknown,
+        }
     }
 
     async fn memberships_of(&self, pool: &PgPool, grants: &Grants) -> sqlx::Result<Vec<Membership>> {
@@ -82,11 +77,10 @@ impl Gate {
         Ok(memberships)
     }
 
-    fn admit_signed_in(&self, signed_in: Arc<SignedIn>) -> PersonAdmission {
-        let Some(caller) = Caller::of_person(signed_in) else { return PersonAdmission::NoRole };
+    fn admit_signed_in(&self, signed_in: Arc<SignedIn>) -> Admission {
+        let Some(caller) = Caller::of_person(signed_in) else { return Admission::NoRole };
         let is_over = self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err());
-        let admission = if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) };
-        PersonAdmission::Decided(admission)
+        if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) }
     }
 }
 
@@ -113,9 +107,15 @@ impl Caller {
         Self {
             id: person.signed_in.person.id,
             prefix: String::new(),
+            name: person.signed_in.person.name.clone(),
+            address: None,
             kind,
             team_id: in_team.map(|(team_id, _)| team_id),
             role: in_team.map(|(_, role)| role),
+            scopes: Scopes::of_kind(kind, in_team.map(|(_, role)| role)),
+            // Those of the token are checked before.
+            expires_on: None,
+            allowed_cidrs: None,
             limits,
             person: Some(person),
         }
@@ -143,7 +143,14 @@ impl Caller {
         }
         let chosen = *self.teams_to_choose().iter().find(|membership| membership.team_id == team_id)?;
         let signed_in = self.person.as_ref()?.signed_in.clone();
-        Some(Self::of_membership(PersonOfCaller { signed_in, has_chosen: true }, chosen))
+        let chosen = Self::of_membership(PersonOfCaller { signed_in, has_chosen: true }, chosen);
+        Some(Self { address: self.address, ..chosen })
+    }
+
+    /// Whether it is a person, not a key.
+    #[must_use]
+    pub fn is_person(&self) -> bool {
+        self.person.is_some()
     }
 
     /// The teams whose rows a list reads, one by one; `None` stands for all teams. `requested` is the team that the
@@ -176,7 +183,7 @@ mod tests {
     }
 
     fn caller(is_admin: bool, memberships: Vec<Membership>) -> Option<Caller> {
-        let person = Person { id: Uuid::nil(), actor: "person:ann (https://a 1)".into() };
+        let person = Person { id: Uuid::nil(), actor: "person:ann (https://a 1)".into(), name: "ann".into() };
         let expires_on = DateTime::default();
         Caller::of_person(Arc::new(SignedIn { person, is_admin, memberships, expires_on }))
     }

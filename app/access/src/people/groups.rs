@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 
-use crate::keys::Role;
+use crate::rights::Role;
 
 /// How many rules there may be.
 const MOST_RULES: usize = 10_000;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use db::PgConnection;
 
 use super::groups::{Grants, TeamName, higher_role};
-use crate::keys::Role;
 use crate::limits::TeamLimits;
+use crate::rights::Role;
 
 /// What a person may do in a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ pub struct Person {
     pub id: Uuid,
     /// `person:<name> (<issuer> <subject>)`: a name for people, and what distinguishes two persons of the same name.
     pub actor: String,
+    /// The name in it.
+    pub name: String,
 }
 
 impl Person {
@@ -22,11 +24,11 @@ impl Person {
     #[must_use]
     pub fn of_claims(claims: &Claims) -> Self {
         let Claims { issuer, subject, .. } = claims;
-        let name = claims.email.as_ref().or(claims.username.as_ref()).unwrap_or(subject);
+        let name = printable(claims.email.as_ref().or(claims.username.as_ref()).unwrap_or(subject));
         let digest: [u8; 32] = Sha256::digest(format!("{issuer}\n{subject}")).into();
         let (first, _) = digest.split_at(16);
         let id = Uuid::from_slice(first).unwrap_or_default();
-        Self { id, actor: format!("person:{} ({issuer} {subject})", printable(name)) }
+        Self { id, actor: format!("person:{name} ({issuer} {subject})"), name }
     }
 }
 

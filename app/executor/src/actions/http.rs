@@ -3,14 +3,13 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use egress::allowed::NotPublic;
+use egress::{CONNECT_TIMEOUT, Departing};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use workflows::definition::action::Http;
 
-use super::address::NotPublic;
-use super::departure::Departing;
-use super::send::CONNECT_TIMEOUT;
 use super::{Again, Call, Outcome, Sender, signature};
 
 /// How many bytes of an answer are stored: enough to diagnose a failure.
@@ -18,7 +17,7 @@ const ANSWER_LIMIT: usize = 64 * 1024;
 
 /// Sends the request once.
 pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
-    if let Err(refused) = sender.client.allowed.check_literal(&action.url) {
+    if let Err(refused) = sender.client.allowed().check_literal(&action.url) {
         return Outcome::Failed { error: refused.to_string(), result: None, again: Again::Never };
     }
     let request = match request(action, call, sender) {
@@ -46,7 +45,7 @@ fn request(action: &Http, call: &Call, sender: &Sender<'_>) -> Result<reqwest::R
         None => ("application/json", json!(call).to_string()),
     };
     let signature = signature::sign_request(sender.secret, call.run_id, sender.now, body.as_bytes())?;
-    let request = sender.client.client.request(action.method.clone(), action.url.clone());
+    let request = sender.client.request(action.method.clone(), action.url.clone());
     let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
     Ok(request
         .headers(action.headers.clone())

@@ -1,8 +1,6 @@
 //! Step 7 of 7: what a run does. `workflows` parses an action when a workflow is saved; an attempt performs it.
 
-pub mod address;
 mod call;
-mod departure;
 mod http;
 mod log;
 mod outcome;
@@ -11,15 +9,15 @@ mod rebinding;
 mod send;
 pub mod signature;
 
+use egress::allowed::Allowed;
 use serde_json::Value;
 use url::Url;
 use workflows::definition::action::Action;
 use workflows::definition::field::FieldError;
 
 pub use call::{Call, Context};
-pub use departure::Departure;
 pub use outcome::{Again, Outcome};
-pub use send::{Client, Sender};
+pub use send::Sender;
 
 /// Executes an action once.
 pub async fn perform_action(action: &Action, call: &Call, sender: &Sender<'_>) -> Outcome {
@@ -36,7 +34,7 @@ pub async fn perform_action(action: &Action, call: &Call, sender: &Sender<'_>) -
 ///
 /// # Errors
 /// Returns the field `action.url` with the reason.
-pub async fn check_reach(document: &Value, allowed: &address::Allowed) -> Result<(), FieldError> {
+pub async fn check_reach(document: &Value, allowed: &Allowed) -> Result<(), FieldError> {
     // The caller refuses an action that cannot be parsed, with a reason of its own.
     let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
     let Some(url) = url else { return Ok(()) };

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
+use egress::allowed::{Allowed, Names};
+use egress::{Client, Departure};
 use schedule::WorkflowId;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,8 +14,7 @@ use tokio::net::TcpListener;
 use workflows::definition::action::Action;
 use workflows::signing::SigningSecret;
 
-use super::address::{Allowed, Names};
-use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform_action};
+use super::{Again, Call, Context, Outcome, Sender, check_reach, perform_action};
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// An address of this machine that the operator has not allowed.

@@ -87,25 +87,24 @@ pub async fn create_backfill(
     };
     let id = workflows::id::make_id(edit.now);
     table::insert_backfill(tx, id, workflow.id, request, timing_revision(workflow, request), total, edit).await?;
-    record(
-        tx,
-        "backfill",
-        id,
-        workflow.id.0,
-        Some(json!({
-            "start": request.start, "end": request.end, "only": request.only, "timing": request.timing, "total": total,
-        })),
-        edit,
-    )
-    .await?;
+    let after = json!({
+        "start": request.start, "end": request.end, "only": request.only, "timing": request.timing, "total": total,
+    });
+    record(tx, "backfill", id, workflow, Some(after), edit).await?;
     Ok(BackfillOutcome::Created(id))
 }
 
-/// Pauses, resumes or cancels a backfill whose workflow the caller has locked; returns whether its state allows it.
+/// Pauses, resumes or cancels a backfill of a workflow that the caller has locked; returns whether its state allows it.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn apply_verb(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
+pub async fn apply_verb(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    backfill: &Backfill,
+    verb: Verb,
+    edit: &Edit,
+) -> sqlx::Result<bool> {
     let (word, next) = match verb {
         Verb::Pause => ("pause", State::Paused),
         Verb::Resume => ("resume", State::Running),
@@ -122,7 +121,7 @@ pub async fn apply_verb(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, 
             cancel_run(tx, run, edit.now).await?;
         }
     }
-    record(tx, word, backfill.id, backfill.workflow_id, None, edit).await?;
+    record(tx, word, backfill.id, workflow, None, edit).await?;
     Ok(true)
 }
 
@@ -130,10 +129,11 @@ async fn record(
     tx: &mut PgConnection,
     verb: &str,
     id: Uuid,
-    workflow_id: i64,
+    workflow: &Workflow,
     after: Option<serde_json::Value>,
     edit: &Edit,
 ) -> sqlx::Result<()> {
-    let subject = format!("backfill:{id} of workflow:{workflow_id}");
-    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after }).await
+    let subject = format!("backfill:{id} of workflow:{}", workflow.id);
+    let team_id = Some(workflow.team_id);
+    audit::record_entry(tx, edit, Entry { verb, subject, team_id, before: None, after }).await
 }

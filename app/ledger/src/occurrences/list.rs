@@ -13,6 +13,14 @@ use super::{Decision, Occurrence};
 /// The days that are read first.
 const LAST_DAYS: TimeDelta = TimeDelta::days(7);
 
+/// No due time is earlier.
+pub const FIRST: DateTime<Utc> = DateTime::UNIX_EPOCH;
+/// Every due time is earlier: none has a year of five digits.
+pub const AFTER_LAST: DateTime<Utc> = match DateTime::from_timestamp(253_402_300_800, 0) {
+    Some(year_10000) => year_10000,
+    None => DateTime::<Utc>::MAX_UTC,
+};
+
 /// Filters of the occurrences of one workflow.
 #[derive(Clone, Debug)]
 pub struct Filter {
@@ -59,16 +67,12 @@ async fn list_within(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Key
 }
 
 impl Filter {
-    /// No due time is earlier.
     fn low(&self) -> DateTime<Utc> {
-        self.from.unwrap_or(DateTime::UNIX_EPOCH)
+        self.from.unwrap_or(FIRST)
     }
 
-    /// Every due time is earlier: none has a year of five digits.
     fn high(&self) -> DateTime<Utc> {
-        const YEAR_10000: i64 = 253_402_300_800;
-        let last = DateTime::from_timestamp(YEAR_10000, 0).unwrap_or(DateTime::<Utc>::MAX_UTC);
-        self.to.unwrap_or(last).min(self.before.unwrap_or(last))
+        self.to.unwrap_or(AFTER_LAST).min(self.before.unwrap_or(AFTER_LAST))
     }
 
     /// The last days of the filter; `None` if it has no earlier ones.

@@ -13,7 +13,7 @@ use super::{Cursor, Findings, Position, Span, Unfit};
 use crate::prune_marks;
 use crate::versions;
 
-/// The part of the span that is compared in one snapshot.
+/// The part of the span that is compared in one snapshot: a day.
 const SLICE: TimeDelta = TimeDelta::days(1);
 /// How long one answer may take to compute.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,8 +50,16 @@ pub async fn find_start(
         return Ok(Err(Unfit::NotSettled(latest)));
     }
     let cursor = cursor.unwrap_or(Cursor { requested_on: now, position: Position::slice_start(span.from) });
-    let is_inside = (span.from..span.to).contains(&cursor.position.slice);
-    Ok(if is_inside { Ok(cursor) } else { Err(Unfit::ForeignCursor) })
+    Ok(if is_position_of(span, cursor.position) { Ok(cursor) } else { Err(Unfit::ForeignCursor) })
+}
+
+/// Whether a comparison of this span may have reached the position: a cursor of another span would leave out a part.
+fn is_position_of(span: Span, at: Position) -> bool {
+    let past = at.slice - span.from;
+    let is_slice = (span.from..span.to).contains(&at.slice) && past == TimeDelta::days(past.num_days());
+    is_slice
+        && at.workflow >= 0
+        && at.after.is_none_or(|after| (at.slice..span.to.min(at.slice + SLICE)).contains(&after))
 }
 
 /// Compares from `cursor` on, as much as fits into one answer.

@@ -28,7 +28,7 @@ pub enum Unfit {
     NotSettled(DateTime<Utc>),
     /// Times after its start may be pruned; the earliest start that is possible.
     Pruned(DateTime<Utc>),
-    /// The cursor names a position outside of the span.
+    /// The cursor names a position that a comparison of the span never has.
     ForeignCursor,
 }
 

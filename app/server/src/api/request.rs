@@ -3,6 +3,7 @@
 
 pub mod auth;
 mod bearer;
+pub(crate) mod client_address;
 pub(crate) mod edit_transaction;
 pub mod error;
 pub mod extract;
@@ -10,4 +11,6 @@ pub(crate) mod in_flight;
 pub mod limits;
 pub mod page;
 pub(crate) mod read;
+pub(crate) mod refused;
+pub(crate) mod request_id;
 pub(crate) mod team;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use access::rights::Scope;
 use axum::routing::MethodRouter;
 use axum::{Router, middleware};
-use utoipa::OpenApi;
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{drift, health, jobs, keys, outbox, stats, team_limits, verify};
@@ -18,14 +20,36 @@ use crate::App;
 pub enum Access {
     /// Every caller, without a key, too.
     Open,
-    /// Keys that may read.
+    /// Every active key.
+    Owner,
+    /// Keys with the scope `read`.
     Viewer,
-    /// Keys that may write.
+    /// Keys with the scope `edit`.
     Editor,
-    /// Admin keys.
+    /// Keys with the scope `auditor`.
+    Auditor,
+    /// Keys with the scope `operate`.
+    Operator,
+    /// Keys with the scope `admin`.
     Admin,
-    /// Scheduler keys.
+    /// Keys with the scope `invoke`.
     Scheduler,
+}
+
+impl Access {
+    /// The scope that a route requires; `None` = it requires none.
+    #[must_use]
+    pub fn scope(self) -> Option<Scope> {
+        match self {
+            Access::Open | Access::Owner => None,
+            Access::Viewer => Some(Scope::Read),
+            Access::Editor => Some(Scope::Edit),
+            Access::Auditor => Some(Scope::Auditor),
+            Access::Operator => Some(Scope::Operate),
+            Access::Admin => Some(Scope::Admin),
+            Access::Scheduler => Some(Scope::Invoke),
+        }
+    }
 }
 
 /// One operation of the API.
@@ -81,7 +105,7 @@ macro_rules! routes {
             info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
             paths($($($handler)::+,)+ $($($verb)::+),+),
             security(("key" = []), ("bearer" = [])),
-            modifiers(&Key),
+            modifiers(&Key, &Scopes),
         )]
         pub struct Api;
     };
@@ -92,8 +116,9 @@ routes! {
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
-        Admin     List get    "/api/v1/keys"                         keys::list_keys;
+        Auditor   List get    "/api/v1/keys"                         keys::list_keys;
         Admin     Edit post   "/api/v1/keys"                         keys::create_key;
+        Owner     Edit post   "/api/v1/keys/self:rotate"             keys::rotate_own_key;
         Admin     Edit post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
         Viewer    List get    "/api/v1/workflows"                    workflows::list_workflows;
         Editor    Edit post   "/api/v1/workflows"                    workflows::create_workflow;
@@ -114,12 +139,12 @@ routes! {
         Viewer    List get    "/api/v1/backfills"                    backfills::list_backfills;
         Viewer    Read get    "/api/v1/backfills/{id}"               backfills::get_backfill;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
-        Viewer    Read get    "/api/v1/jobs"                         jobs::list_jobs;
-        Admin     List get    "/api/v1/outbox"                       outbox::list_outbox;
-        Admin     List get    "/api/v1/drift"                        drift::show_drift;
-        Admin     Edit post   "/api/v1/drift:check"                  drift::check_drift;
+        Auditor   Read get    "/api/v1/jobs"                         jobs::list_jobs;
+        Auditor   List get    "/api/v1/outbox"                       outbox::list_outbox;
+        Auditor   List get    "/api/v1/drift"                        drift::show_drift;
+        Operator  Edit post   "/api/v1/drift:check"                  drift::check_drift;
         Viewer    List get    "/api/v1/stats"                        stats::show_stats;
-        Admin     List get    "/api/v1/verify"                       verify::verify_ledger;
+        Auditor   List get    "/api/v1/verify"                       verify::verify_ledger;
         Open      Open get    "/healthz"                             health::show_health;
         Open      Open get    "/readyz"                              health::show_readiness;
         Open      Open get    "/metrics"                             health::show_metrics;
@@ -135,16 +160,16 @@ routes! {
         Editor    Edit post   "/api/v1/backfills/{id}:pause"         backfills::change_backfill  => openapi::pause_backfill;
         Editor    Edit post   "/api/v1/backfills/{id}:resume"        backfills::change_backfill  => openapi::resume_backfill;
         Editor    Edit post   "/api/v1/backfills/{id}:cancel"        backfills::change_backfill  => openapi::cancel_backfill;
-        Admin     Edit post   "/api/v1/outbox/{id}:retry"            outbox::change_outbox_row   => openapi::retry_outbox_row;
-        Admin     Edit post   "/api/v1/outbox/{id}:discard"          outbox::change_outbox_row   => openapi::discard_outbox_row;
+        Operator  Edit post   "/api/v1/outbox/{id}:retry"            outbox::change_outbox_row   => openapi::retry_outbox_row;
+        Operator  Edit post   "/api/v1/outbox/{id}:discard"          outbox::change_outbox_row   => openapi::discard_outbox_row;
     }
 }
 
-/// Registers every operation of [`ROUTES`], each with the limits of its load.
-pub(super) fn register_routes(app: &App) -> Router<App> {
+/// Registers the operations of [`ROUTES`] that `is_served` selects, each with the limits of its load.
+pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Router<App> {
     let mut served = BTreeSet::new();
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in ROUTES.iter().filter(|route| is_served(route)) {
         let pattern = route.pattern();
         // The verbs of a path share a handler and its limits. Two handlers for the same method and pattern panic here.
         if served.insert((route.method, pattern.clone(), route.handler)) {
@@ -159,9 +184,38 @@ pub(super) fn register_routes(app: &App) -> Router<App> {
     router
 }
 
+/// Names the scope of each operation in the description, as OpenAPI 3.1 names roles.
+struct Scopes;
+
+impl Modify for Scopes {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        for route in ROUTES {
+            let Some(item) = api.paths.paths.get_mut(route.path) else { continue };
+            let operation = match route.method {
+                "get" => &mut item.get,
+                "post" => &mut item.post,
+                "put" => &mut item.put,
+                "patch" => &mut item.patch,
+                "delete" => &mut item.delete,
+                _ => continue,
+            };
+            let Some(operation) = operation else { continue };
+            operation.security = match route.access {
+                Access::Open => Some(Vec::new()),
+                access => Some(vec![SecurityRequirement::new("key", access.scope().map(Scope::as_str))]),
+            };
+        }
+    }
+}
+
 impl Route {
+    /// Whether it is for operators only, so that `CRONBOX_ADMIN_ADDR` serves it.
+    pub(super) fn is_administrative(&self) -> bool {
+        self.path == "/metrics"
+    }
+
     /// The path as axum reads it: `{target}` is `{id}` or `{id}:verb`; the extractors split it.
-    fn pattern(&self) -> String {
+    pub(super) fn pattern(&self) -> String {
         match self.path.split_once("{id}:") {
             Some((before, _verb)) => format!("{before}{{target}}"),
             None => self.path.replace("{id}", "{target}"),

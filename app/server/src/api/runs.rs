@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
+use workflows::id::first_id_of;
 use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::reasons::{self, ReasonCode};
 
@@ -166,12 +167,14 @@ pub(crate) async fn list_occurrences(
     Params(params): Params<OccurrenceParams>,
 ) -> Result<PageAnswer, Error> {
     check_visible(&app, id, caller.team_id).await?;
+    let (from, to) = parse_bounds(params.from, params.to)?;
+    let (low, high) = (from.unwrap_or(occurrence_list::FIRST), to.unwrap_or(occurrence_list::AFTER_LAST));
     let filter = occurrence_list::Filter {
         workflow_id: id,
         decision: params.decision,
-        from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
-        to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
-        before: page::parse_cursor(params.cursor.as_deref())?,
+        from,
+        to,
+        before: page::parse_cursor_within(params.cursor.as_deref(), Some(low), Some(high))?,
         limit: page::parse_limit(params.limit)?,
         now: app.clock.now(),
     };
@@ -184,14 +187,15 @@ pub(crate) async fn list_occurrences(
 
 async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<PageAnswer, Error> {
     let teams = teams_of_list(caller, params.team_id)?;
+    let (from, to) = parse_bounds(params.from, params.to)?;
     let filter = Filter {
         team_id: None,
         workflow_id: params.workflow_id,
         state: params.state,
         trigger: params.trigger,
-        from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
-        to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
-        before: page::parse_cursor(params.cursor.as_deref())?,
+        from,
+        to,
+        before: page::parse_cursor_within(params.cursor.as_deref(), from.map(first_id_of), to.map(first_id_of))?,
         limit: page::parse_limit(params.limit)?,
         now: app.clock.now(),
     };
@@ -203,6 +207,14 @@ async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<P
     tx.commit().await?;
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |run| run.id);
     page::answer_page(found, |run| run.id, RunView::from).await
+}
+
+type Bound = Option<DateTime<Utc>>;
+
+/// The times of a query: those that Postgres stores, in its precision.
+fn parse_bounds(from: Bound, to: Bound) -> Result<(Bound, Bound), FieldError> {
+    let parsed = |field, time: Bound| time.map(|time| field::check_instant(field, time)).transpose();
+    Ok((parsed("from", from)?, parsed("to", to)?))
 }
 
 async fn check_visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {

@@ -7,8 +7,8 @@ pub mod schedules;
 pub mod verbs;
 pub mod view;
 
-use access::keys::Role;
 use access::limits::Growth;
+use access::rights::Scope;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -23,7 +23,7 @@ use workflows::definition::spec::Bounds;
 use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::{Filter, ListedWorkflow, SyncStatus};
 
-use super::request::auth::{Admin, Caller, Editor, Viewer};
+use super::request::auth::{Admin, Caller, Editor, Viewer, audience_in, audience_of};
 use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
@@ -34,7 +34,7 @@ use super::request::team::{missing_team, teams_of_list};
 use crate::App;
 use edit::{LockedEdit, answer, parse_wait, read_when_applied};
 use quota::check_quota;
-use view::{WorkflowAnswer, WorkflowView, view_workflow};
+use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -75,11 +75,12 @@ pub(crate) async fn create_workflow(
     let edit = caller.edit_at(app.clock.now(), trace);
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
-    let spec = body.into_spec(None, &bounds)?;
+    let mut spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let growth = Growth::of_new(&spec);
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    app.secrets.seal_action(&mut tx, team_id, &mut spec.action, None, edit.now).await?;
     let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     check_quota(&app, &mut tx, team_id, growth).await?;
     tx.commit().await?;
@@ -87,7 +88,7 @@ pub(crate) async fn create_workflow(
     place.release();
     app.notifier.request_notification();
     let location = format!("/api/v1/workflows/{}", made.id);
-    let read = read_when_applied(&app, made.id, made.revision.0, wait).await?;
+    let read = read_when_applied(&app, &caller, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
 }
 
@@ -104,10 +105,11 @@ fn team_of_new(caller: Caller, requested: Option<i64>) -> Result<(Caller, i64), 
     let caller = caller.in_team(team_id).ok_or_else(|| {
         FieldError::new("unknown_team", "team_id", "team_id must be the team of your key, or one of yours")
     })?;
-    match caller.role {
-        Some(Role::Viewer) => Err(Error::forbidden("you can only read in this team: ask for the role editor")),
-        Some(Role::Editor) | None => Ok((caller, team_id)),
+    // Of several teams, the route was open because of another one.
+    if !caller.permits(Scope::Edit) {
+        return Err(Error::forbidden("you can only read in this team: ask for the role editor"));
     }
+    Ok((caller, team_id))
 }
 
 /// Read a workflow.
@@ -120,8 +122,10 @@ pub(crate) async fn get_workflow(
     Id(id): Id<WorkflowId>,
 ) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pools.reads.acquire().await?;
-    let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
+    let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?;
+    let (workflow, sync) = found.ok_or_else(Error::not_found)?;
+    let read = (workflow, sync_for(&caller, sync));
+    Ok(WorkflowAnswer(view_workflow(read, audience_of(&caller), app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
@@ -135,7 +139,12 @@ pub(crate) async fn list_workflows(
 ) -> Result<PageAnswer, Error> {
     let found = read_page(&app, &caller, params, false).await?;
     let now = app.clock.now();
-    page::answer_page(found, |listed| listed.workflow.id, move |listed| view::view_listed(listed, now)).await
+    let view = move |listed: ListedWorkflow| {
+        // A list of several teams has an audience for each of them.
+        let audience = audience_in(&caller, listed.workflow.team_id);
+        view::view_listed(listed, audience, now)
+    };
+    page::answer_page(found, |listed| listed.workflow.id, view).await
 }
 
 /// Reads the workflows of one page.
@@ -166,7 +175,8 @@ async fn read_page(
     }
     tx.commit().await?;
     let KeysetPage { rows, next } = KeysetPage::merge(pages, limit, KeyOrder::Ascending, |listed| listed.workflow.id.0);
-    Ok(KeysetPage { rows, next: next.map(WorkflowId) })
+    let shown = |listed: ListedWorkflow| ListedWorkflow { sync: sync_for(caller, listed.sync), ..listed };
+    Ok(KeysetPage { rows: rows.into_iter().map(shown).collect(), next: next.map(WorkflowId) })
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
@@ -184,8 +194,12 @@ pub(crate) async fn patch_workflow(
     parse_wait(request.head.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
-    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
-    let spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;
+    let mut change = LockedEdit::begin_writable(&app, &caller, request).await?;
+    let writes_action = patch.contains_key("action");
+    let mut spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;
+    if writes_action {
+        change.seal_action(&app, &mut spec.action).await?;
+    }
     Ok(answer(&app, change.save_spec(&app, spec, "update").await?))
 }
 

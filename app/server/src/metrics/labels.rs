@@ -16,6 +16,13 @@ pub struct Answered {
     pub answer: MetricLabel,
 }
 
+/// Why a request was refused, or a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Refused {
+    /// The code of the answer or the name of the limit, or `slow_write`, `address_connections`, `connection_places`.
+    pub reason: MetricLabel,
+}
+
 /// A code of this program, so that no external text becomes a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MetricLabel(pub &'static str);

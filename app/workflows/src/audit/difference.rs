@@ -1,7 +1,8 @@
 //! Step 1 of 7: what an audit entry keeps of two states of an object: what differs, and of large values a digest.
 
-use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
+use serde_json::{Map, Value};
+
+use crate::definition::redaction::digest_value;
 
 /// A member of an object whose JSON is longer is replaced by its digest.
 const LONGEST: usize = 1_024;
@@ -53,15 +54,13 @@ fn digest_large_members(state: Value) -> Value {
 
 /// Returns a small value itself, or the digest and the length of the JSON of a large one.
 fn digest_large_value(value: Value) -> Value {
-    let json = value.to_string();
-    if json.len() <= LONGEST {
-        return value;
-    }
-    json!({ "sha256": const_hex::encode(Sha256::digest(&json)), "bytes": json.len() })
+    if value.to_string().len() <= LONGEST { value } else { digest_value(&value) }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn reduced(before: Value, after: Value) -> (Value, Value) {

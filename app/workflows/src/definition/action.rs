@@ -65,16 +65,6 @@ impl Action {
     }
 }
 
-/// Returns the action as the API shows it: header values are secrets, so they become null.
-#[must_use]
-pub fn redact_action(document: &Value) -> Value {
-    let mut shown = document.clone();
-    if let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
-        headers.values_mut().for_each(|value| *value = Value::Null);
-    }
-    shown
-}
-
 impl Log {
     fn parse(document: Value) -> Result<Self, FieldError> {
         let log: Self = parse_fields(document)?;

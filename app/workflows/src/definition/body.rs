@@ -12,6 +12,8 @@ use crate::definition::action::Action;
 use crate::definition::field::{self, FieldError};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
+use crate::definition::redaction;
+use crate::definition::sealed;
 use crate::definition::spec::{Bounds, Spec, Timing};
 
 /// Defines a body: its first fields, the fields that both bodies have, and its last fields. The order is that of an
@@ -147,12 +149,19 @@ impl WorkflowBody {
     /// # Errors
     /// Returns the first field that is not valid.
     pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
-        Action::parse(&self.action)?;
-        field::check_name("name", &self.name)?;
+        let action = sealed::without_existing_seals(&self.action, existing.map(|spec| &spec.action))?;
+        Action::parse(action.as_ref())?;
+        if existing.is_none_or(|existing| existing.name != self.name) {
+            field::check_name("name", &self.name)?;
+        }
         self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
         if existing.is_none_or(|existing| existing.starting_inputs != starting_inputs) {
             field::check_inputs("starting_inputs", &starting_inputs)?;
+            redaction::refuse_redacted("starting_inputs", &Value::Object(starting_inputs.clone()))?;
+        }
+        if existing.is_none_or(|existing| existing.action["body"] != self.action["body"]) {
+            redaction::refuse_redacted("action.body", &self.action["body"])?;
         }
         let starts_at = self.starts_at.map(|time| field::check_instant("starts_at", time)).transpose()?;
         let ends_at = self.ends_at.map(|time| field::check_instant("ends_at", time)).transpose()?;
@@ -268,7 +277,20 @@ fn patched_body(existing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> 
     }
     let document = serde_json::to_value(WorkflowBody::from_spec(existing))
         .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;
-    field::parse_document("", patch::apply_patch(document, patch, kind))
+    let changes_action = patch.contains_key("action");
+    if !changes_action && !patch.contains_key("starting_inputs") {
+        return field::parse_document("", patch::apply_patch(document, patch, kind));
+    }
+    let sent = Value::Object(patch.clone());
+    // In a merge patch, null would remove the mark, too.
+    redaction::refuse_redacted("action.body", &sent["action"]["body"])?;
+    redaction::refuse_redacted("starting_inputs", &sent["starting_inputs"])?;
+    let before = changes_action.then(|| document.clone());
+    let after = patch::apply_patch(document, patch, kind);
+    if let Some(before) = before {
+        redaction::require_secrets_again(&before, &after, &sent)?;
+    }
+    field::parse_document("", after)
 }
 
 /// Returns a workflow after a patch of its schedule; `None` if it has none.

@@ -4,6 +4,7 @@ use chrono::{DateTime, Datelike, SubsecRound, Utc};
 use schedule::CronError;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory as _};
 
 /// One field of a body or a query that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +57,19 @@ pub fn check_text(field: &str, value: &str, min: usize, max: usize) -> Result<()
     Ok(())
 }
 
-/// Checks a name: a text of one line.
+/// Checks a name: a text of one line, in which every character is visible.
 ///
 /// # Errors
-/// Fails like [`check_text`], or if the name contains a line break or a tab.
+/// Fails like [`check_text`], or if the name contains a line break, a tab, or a character of Unicode's category Cf: with
+/// marks of direction or characters of no width two names look alike.
 pub fn check_name(field: &str, value: &str) -> Result<(), FieldError> {
     check_text(field, value, 1, 200)?;
     if value.chars().any(char::is_control) {
         return Err(FieldError::invalid(field, format!("{field} must be one line")));
+    }
+    if let Some(hidden) = value.chars().find(|one| one.general_category() == GeneralCategory::Format) {
+        let detail = format!("{field} must not have the invisible character U+{:04X}", u32::from(hidden));
+        return Err(FieldError::invalid(field, detail));
     }
     if value.trim() != value {
         return Err(FieldError::invalid(field, format!("{field} must not begin or end with a blank")));
@@ -187,6 +193,18 @@ mod tests {
         let error = from_serde("", "cron", "unknown field `cron`, expected `name` at line 1 column 8");
         assert_eq!((error.code, error.field.as_str()), ("unknown_field", "cron"));
         assert_eq!(error.detail, "unknown field `cron`, expected `name`");
+    }
+
+    /// Marks of direction, characters of no width, and the mark of the byte order.
+    #[test]
+    fn names_have_no_invisible_characters() {
+        for hidden in ['\u{202e}', '\u{2066}', '\u{200b}', '\u{200d}', '\u{feff}', '\u{ad}', '\u{e0041}'] {
+            let error = check_name("name", &format!("night{hidden}ly")).unwrap_err();
+            let detail = format!("name must not have the invisible character U+{:04X}", u32::from(hidden));
+            assert_eq!((error.code, error.detail), ("invalid_field", detail));
+            assert!(check_text("description", &hidden.to_string(), 0, 9).is_ok());
+        }
+        assert_eq!(check_name("name", "Übung 夜 🌙 עברית"), Ok(()));
     }
 
     #[test]

@@ -100,6 +100,7 @@ async fn done(tx: &mut PgConnection, verb: &str, before: Row, edit: &Edit) -> sq
     let entry = Entry {
         verb,
         subject: format!("outbox:{} of workflow:{}", after.id, after.workflow_id),
+        team_id: after.payload["team_id"].as_i64(),
         before: Some(seen(&before)),
         after: Some(seen(&after)),
     };

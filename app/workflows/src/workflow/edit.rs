@@ -10,7 +10,7 @@ use schedule::Revision;
 
 use super::write::{self, Change};
 use super::{Saved, State, Workflow, live_runs};
-use crate::audit::{self, Edit, Entry};
+use crate::audit::{self, Edit};
 use crate::definition::spec::Spec;
 use crate::failpoint::Point;
 use crate::outbox::{self, Op};
@@ -52,8 +52,7 @@ pub async fn create_workflow(
         write::watch_workflow(tx, made.id, edit.now).await?;
         outbox::enqueue_event(tx, &made.outbox_event(edit), edit.now).await?;
     }
-    let entry =
-        Entry { verb: "create", subject: made.audit_subject(), before: None, after: Some(made.audit_document()) };
+    let entry = made.audit_entry("create", None, Some(made.audit_document()));
     audit::record_entry(tx, edit, entry).await?;
     Ok(made)
 }
@@ -128,8 +127,7 @@ pub async fn erase_workflow(tx: &mut PgConnection, before: &Workflow, edit: &Edi
     write::delete_workflow(tx, before.id).await?;
     tracing::info!(step = 1, workflow_id = before.id.0, "edit: workflow {} deleted", before.id);
     outbox::enqueue_event(tx, &event, edit.now).await?;
-    let entry =
-        Entry { verb: "delete", subject: before.audit_subject(), before: Some(before.audit_document()), after: None };
+    let entry = before.audit_entry("delete", Some(before.audit_document()), None);
     audit::record_entry(tx, edit, entry).await
 }
 

@@ -37,7 +37,8 @@ macro_rules! select_workflows {
                w.pause_after_failures, w.pause_until, w.managed_by, w.created_on AS "created_on!",
                w.updated_on AS "updated_on!",
                sync_status(p) AS "sync_status!: SyncStatus",
-               p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
+               p.desired_revision AS "desired_revision?", p.applied_revision, p.error_class, p.last_error,
+               p.applied_on
         "#
                 + $($source)+,
             $($arguments)*
@@ -105,7 +106,7 @@ async fn read_locked(
     let found = find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow);
     let Some(workflow) = found else { return Ok(None) };
     let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
-    let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
+    let edit = Edit::without_request("cronbox", now);
     save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
     Ok(find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow))
 }
@@ -174,6 +175,22 @@ pub async fn is_visible(db: &mut PgConnection, id: WorkflowId, team_id: Option<i
     .await
 }
 
+/// Returns the team of a workflow.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_team(db: &mut PgConnection, id: WorkflowId) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- team of a workflow
+        SELECT team_id FROM workflows WHERE id = $1
+        "#,
+        id.0,
+    )
+    .fetch_optional(db)
+    .await
+}
+
 /// Returns one workflow with its synchronization.
 ///
 /// # Errors
@@ -238,6 +255,7 @@ pub(super) struct Row {
     pub(super) sync_status: SyncStatus,
     pub(super) desired_revision: Option<i64>,
     pub(super) applied_revision: Option<i64>,
+    pub(super) error_class: Option<String>,
     pub(super) last_error: Option<String>,
     pub(super) applied_on: Option<DateTime<Utc>>,
 }
@@ -287,6 +305,7 @@ impl Row {
             status: self.sync_status,
             desired_revision: self.desired_revision,
             applied_revision: self.applied_revision,
+            error_class: self.error_class,
             last_error: self.last_error,
             applied_at: self.applied_on,
         };

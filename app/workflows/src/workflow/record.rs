@@ -9,8 +9,8 @@ use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres};
 
 use crate::audit::{Edit, Entry};
-use crate::definition::action;
 use crate::definition::body::WorkflowBody;
+use crate::definition::redaction;
 use crate::definition::spec::Spec;
 use crate::outbox::{Event, Op, Payload};
 
@@ -124,10 +124,38 @@ pub struct Sync {
     pub(super) desired_revision: Option<i64>,
     // The revision that EventBridge has acknowledged.
     pub(super) applied_revision: Option<i64>,
-    // The last error, for the workflow's owner.
+    // The class of the last error; `None` if the next attempt decides.
+    pub(super) error_class: Option<String>,
+    // The last error. Admins read the words of EventBridge; for others see `without_words_of_aws`.
     pub(super) last_error: Option<String>,
     // When EventBridge last acknowledged an edit.
     pub(super) applied_at: Option<DateTime<Utc>>,
+}
+
+/// What the publisher says of a cron or a timezone that it cannot read; it is about the workflow only.
+const UNREADABLE: &str = "the stored ";
+
+impl Sync {
+    /// For the members of a team: the words of EventBridge name the account, its roles and its quotas.
+    #[must_use]
+    pub fn without_words_of_aws(self) -> Self {
+        let class = self.error_class.as_deref();
+        let last_error = self.last_error.map(|stored| match class {
+            _ if stored.starts_with(UNREADABLE) => stored,
+            Some("transient") => "EventBridge does not answer; the publisher tries again".to_owned(),
+            Some("environment") => {
+                "EventBridge refuses a setting, a permission or a quota of the deployment: ask an operator; the \
+                 publisher tries again"
+                    .to_owned()
+            }
+            Some("permanent") => {
+                "EventBridge refuses the schedule: change its cron, timezone or dates, or ask an operator for the reason"
+                    .to_owned()
+            }
+            _ => "EventBridge has not accepted the schedule yet; the publisher tries again".to_owned(),
+        });
+        Self { last_error, ..self }
+    }
 }
 
 /// The outcome of an edit.
@@ -186,27 +214,23 @@ impl Workflow {
         PlannedEdit {
             event: changes_due_times.then(|| next.outbox_event(edit)),
             is_activated: self.is_activated_by(next),
-            entry: Entry {
-                verb,
-                subject: next.audit_subject(),
-                before: Some(self.redact_body(before)),
-                after: Some(next.redact_body(after)),
-            },
+            entry: next.audit_entry(verb, Some(self.redact_body(before)), Some(next.redact_body(after))),
         }
     }
 
-    pub(super) fn audit_subject(&self) -> String {
-        format!("workflow:{}", self.id)
+    pub(super) fn audit_entry<'a>(&self, verb: &'a str, before: Option<Value>, after: Option<Value>) -> Entry<'a> {
+        Entry { verb, subject: format!("workflow:{}", self.id), team_id: Some(self.team_id), before, after }
     }
 
-    /// Returns the document for the audit log: everything except header values.
+    /// Returns the document for the audit log: everything except secrets and the paths of URLs.
     pub(super) fn audit_document(&self) -> Value {
         self.redact_body(WorkflowBody::from_spec(&self.spec))
     }
 
     fn redact_body(&self, body: WorkflowBody) -> Value {
-        let action = action::redact_action(&body.action);
+        let action = redaction::audit_action(&body.action);
         let mut document = serde_json::to_value(WorkflowBody { action, ..body }).unwrap_or_default();
+        redaction::redact_marked(&mut document["starting_inputs"]);
         document["team_id"] = json!(self.team_id);
         document["state"] = json!(self.state);
         document["pause_reason"] = json!(self.pause_reason);

@@ -3,8 +3,9 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use access::key_text::KeyText;
 use access::keys::{Holder, Role, create_key};
 use access::teams::create_team;
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use serde::{Deserialize, Serialize};
 use workflows::audit::Edit;
+use workflows::secrets::{Keyring, Secrets};
 
 /// The keys of a stack; no `Debug`, because they are secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +33,14 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
-    pub async fn create_for_team(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
-        let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
+    pub async fn create_for_team(pool: &PgPool, team: &str, secrets: &Secrets, now: DateTime<Utc>) -> Result<Keys> {
+        let edit = Edit::without_request("local", now);
         let mut tx = db::begin_transaction(pool).await?;
         let found =
             sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;
         let team_id = match found {
             Some(id) => id,
-            None => create_team(&mut tx, team, &edit).await?.0.id,
+            None => create_team(&mut tx, team, secrets, &edit).await?.0.id,
         };
         let (_, admin) = create_key(&mut tx, Holder::Admin, "local admin", &edit).await?;
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "local runner", &edit).await?;
@@ -56,26 +58,39 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the database fails, or if the file cannot be read or written.
-    pub async fn load_or_create(pool: &PgPool, path: &Path, now: DateTime<Utc>) -> Result<Keys> {
+    pub async fn load_or_create(pool: &PgPool, path: &Path, secrets: &Secrets, now: DateTime<Utc>) -> Result<Keys> {
         let kept = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Keys>(&text).ok());
         if let Some(keys) = kept
             && keys.are_alive(pool).await?
         {
             return Ok(keys);
         }
-        let keys = Keys::create_for_team(pool, "demo", now).await?;
+        let keys = Keys::create_for_team(pool, "demo", secrets, now).await?;
         write_secret(path, &serde_json::to_string_pretty(&keys)?)?;
         Ok(keys)
     }
 
     async fn are_alive(&self, pool: &PgPool) -> sqlx::Result<bool> {
-        // A key is cb_<prefix>_<secret>.
         let all = [&self.admin, &self.scheduler, &self.editor];
-        let prefixes: Vec<_> = all.iter().filter_map(|key| key.split('_').nth(1).map(str::to_owned)).collect();
+        let prefixes: Vec<_> =
+            all.iter().filter_map(|key| KeyText::parse(key)).map(|key| key.prefix().to_owned()).collect();
         let count = "SELECT count(*) FROM api_keys WHERE prefix = ANY($1) AND revoked_on IS NULL";
         let alive: i64 = sqlx::query_scalar(count).bind(prefixes).fetch_one(pool).await?;
         Ok(usize::try_from(alive) == Ok(all.len()))
     }
+}
+
+/// Returns the file of the key that encrypts the secrets of a kept database, beside its file of keys. Creates it, if it is
+/// missing.
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub(super) fn create_secrets_key(keys: &Path) -> Result<PathBuf> {
+    let path = keys.with_file_name("secrets.key");
+    if !path.exists() {
+        write_secret(&path, &Keyring::generate("local")?)?;
+    }
+    Ok(path)
 }
 
 /// Writes a file that only its owner can read. The file is complete or does not exist.

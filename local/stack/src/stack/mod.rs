@@ -145,13 +145,17 @@ impl Stack {
         let clock = options.now.map_or(Clock::System, Clock::fixed);
         let mut config = parts::app_config(ground.database.dsn_as(Login::App), &ground.app)?;
         (options.app)(&mut config);
+        if let KeysFrom::File(path) = &ground.keys {
+            config.secrets.secrets_key_file = Some(keys::create_secrets_key(path)?);
+        }
+        let secrets = config.secrets.read_keys()?;
         let pool = db::connect_pool(&app::config::database_options(&ground.database.dsn(), OWNER_CONNECTIONS)).await?;
         if let Some(now) = options.now {
             database::take_clock(&pool, now).await?;
         }
         let keys = match &ground.keys {
-            KeysFrom::Nowhere => Keys::create_for_team(&pool, "team", clock.now()).await?,
-            KeysFrom::File(path) => Keys::load_or_create(&pool, path, clock.now()).await?,
+            KeysFrom::Nowhere => Keys::create_for_team(&pool, "team", &secrets, clock.now()).await?,
+            KeysFrom::File(path) => Keys::load_or_create(&pool, path, &secrets, clock.now()).await?,
         };
         let stop = Stop::default();
         let mut behaviour = options.stand_in;
@@ -161,7 +165,8 @@ impl Stack {
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
         scheduler.create_schedule_group().name(GROUP).send().await.context("cannot create the schedule group")?;
         let pools = Pools::connect(&config).await?;
-        let app = Instance::start_serving(ground.app, App::new(config, pools, clock.clone()), &stop).await?;
+        let app = Instance::start_serving(ground.app, App::with_secrets(config, pools, clock.clone(), secrets), &stop)
+            .await?;
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;
         (options.publisher)(&mut publisher_config);
@@ -192,6 +197,11 @@ impl Stack {
     /// The app's address.
     pub fn url(&self) -> &str {
         &self.apps[0].url
+    }
+
+    /// The address of the app's metrics and docs, if they have a listener of their own.
+    pub fn admin_url(&self) -> Option<&str> {
+        self.apps[0].admin_url.as_deref()
     }
 
     /// The app, for checks behind its API.

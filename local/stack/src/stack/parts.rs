@@ -44,6 +44,8 @@ pub(super) struct Stop {
 pub(super) struct Instance {
     /// `http://127.0.0.1:PORT`
     pub(super) url: String,
+    /// The same of the listener for metrics and docs, if it has one
+    pub(super) admin_url: Option<String>,
     pub(super) app: App,
     pub(super) serving: JoinHandle<Result<()>>,
 }
@@ -51,8 +53,11 @@ pub(super) struct Instance {
 impl Instance {
     /// Starts an instance, and waits until it answers, so that a change of the database's clock never fails its start.
     pub(super) async fn start_serving(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
-        let url = format!("http://{}", listener.local_addr()?);
-        let mut serving = tokio::spawn(app::serve_app(listener, app.clone(), stop.apps.clone().into()));
+        let url = url_of(&listener)?;
+        let admin = app.config.admin_addr.map(app::bind_listener).transpose()?;
+        let admin_url = admin.as_ref().map(url_of).transpose()?;
+        let listeners = app::Listeners { api: listener, admin };
+        let mut serving = tokio::spawn(app::serve_app(listeners, app.clone(), stop.apps.clone().into()));
         tokio::select! {
             ended = &mut serving => {
                 ended??;
@@ -60,8 +65,12 @@ impl Instance {
             }
             answer = reqwest::get(format!("{url}/healthz")) => drop(answer.context("the app does not answer")?),
         }
-        Ok(Instance { url, app, serving })
+        Ok(Instance { url, admin_url, app, serving })
     }
+}
+
+fn url_of(listener: &TcpListener) -> Result<String> {
+    Ok(format!("http://{}", listener.local_addr()?))
 }
 
 /// A second try, as in Lambda; no third one, because of tests in which the app stays down.
@@ -91,6 +100,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         db_ca_file: None,
         pooler: db::Pooler::None,
         bind_addr: listener.local_addr()?,
+        admin_addr: None,
         env: parse_environment()?,
         schedules: None,
         db_max_connections: 40,
@@ -98,6 +108,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         edit_lock_timeout_ms: 5_000,
         // Actions may call servers on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
+        secrets: app::config::SecretsKeys::default(),
         executor_slots: 1_000,
         executor_mebibytes: 256,
         executor_team_percent: 75,
@@ -128,8 +139,13 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         #[cfg(debug_assertions)]
         clock_offset_secs: 0,
         header_timeout_ms: 10_000,
+        write_timeout_ms: 10_000,
         request_timeout_ms: 30_000,
         max_connections: 8_192,
+        address_connections: 0,
+        trusted_proxies: Vec::new(),
+        address_requests_in_flight: 0,
+        requests_in_flight: 0,
         key_requests_per_sec: 0,
         bad_keys_per_min: 0,
         key_requests_in_flight: 0,

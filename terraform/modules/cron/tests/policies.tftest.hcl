@@ -196,3 +196,72 @@ run "a_customer_key_is_used_only_by_secrets_manager" {
     error_message = "One key, one use."
   }
 }
+
+run "only_our_roles_write_dead_letters" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for name, policy in data.aws_iam_policy_document.dead_letters : length(jsondecode(policy.json).Statement) == 2 && contains(
+        jsondecode(policy.json).Statement,
+        {
+          Sid       = "OnlyOurRolesWrite"
+          Effect    = "Deny"
+          Principal = "*"
+          Action    = "sqs:SendMessage"
+          Resource  = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-${name}-dlq"
+          Condition = { ArnNotLike = { "aws:PrincipalArn" = [
+            "arn:aws:iam::123456789012:role/cronbox-test-publisher",
+            "arn:aws:iam::123456789012:role/cronbox-test-runner",
+            "arn:aws:iam::123456789012:role/cronbox-test-scheduler",
+            "arn:aws:iam::123456789012:root",
+          ] } }
+        }
+      )
+    ])
+    error_message = "Only the three roles may write, and without a list of operators reading stays as IAM permits it."
+  }
+
+  assert {
+    condition = (
+      sort(local.dead_letter_writers) ==
+      sort([for role in [aws_iam_role.publisher, aws_iam_role.runner, aws_iam_role.scheduler] : "arn:aws:iam::123456789012:role/${role.name}"])
+    )
+    error_message = "The policy names the roles as they are called."
+  }
+}
+
+run "only_operators_read_dead_letters" {
+  command = plan
+
+  variables {
+    dead_letter_operator_arns = ["arn:aws:iam::123456789012:role/oncall-*"]
+  }
+
+  assert {
+    condition = alltrue([
+      for name, policy in data.aws_iam_policy_document.dead_letters : contains(jsondecode(policy.json).Statement, {
+        Sid       = "OnlyOperatorsRead"
+        Effect    = "Deny"
+        Principal = "*"
+        Action    = ["sqs:ReceiveMessage", "sqs:PurgeQueue", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
+        Resource  = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-${name}-dlq"
+        Condition = { ArnNotLike = { "aws:PrincipalArn" = [
+          "arn:aws:iam::123456789012:root",
+          "arn:aws:iam::123456789012:role/oncall-*",
+        ] } }
+      })
+    ])
+    error_message = "With a list, only its principals read and remove."
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in data.aws_iam_policy_document.dead_letters : alltrue([
+        for statement in jsondecode(policy.json).Statement :
+        statement.Sid == "TlsOnly" || !anytrue([for action in flatten([statement.Action]) : contains(["sqs:*", "sqs:SetQueueAttributes", "sqs:DeleteQueue"], action)])
+      ])
+    ])
+    error_message = "Terraform can always change the policy."
+  }
+}

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use workflows::drift::{self, Drifted, Orphan, Sweep};
 
 use crate::App;
-use crate::api::request::auth::Admin;
+use crate::api::request::auth::{Auditor, Operator};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{OptionalBody, Trace};
 use crate::api::request::read::{begin_read, failed_read};
@@ -79,7 +79,7 @@ pub struct CheckBody {
 /// Show the last sweep, the open one, and the current differences.
 #[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
     responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn show_drift(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
+pub(crate) async fn show_drift(State(app): State<App>, Auditor(_): Auditor) -> Result<Json<DriftView>, Error> {
     let mut tx = begin_read(&app).await?;
     let open = drift::find_open_sweep(&mut tx).await.map_err(failed_read)?;
     let last = drift::find_last_sweep(&mut tx).await.map_err(failed_read)?;
@@ -99,7 +99,7 @@ pub(crate) async fn show_drift(State(app): State<App>, Admin(_): Admin) -> Resul
     responses((status = 202, body = SweepView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn check_drift(
     State(app): State<App>,
-    Admin(caller): Admin,
+    Operator(caller): Operator,
     Trace(trace): Trace,
     OptionalBody(body): OptionalBody<CheckBody>,
 ) -> Result<(StatusCode, Json<SweepView>), Error> {

@@ -44,17 +44,21 @@ pub(crate) async fn show_health(State(app): State<App>) -> Json<Health> {
     Json(health(&app))
 }
 
-/// The process can serve: Postgres answers and accepts writes.
+/// The process can serve: Postgres answered and accepted a write in the last second.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Readiness), (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Json<Readiness>, Error> {
-    let mut connection = app.pools.work.acquire().await?;
-    identity::prove_writable(&mut connection).await?;
+    let held = app.readiness.try_get_with((), async {
+        let mut connection = app.pools.work.acquire().await?;
+        identity::prove_writable(&mut connection).await?;
+        identity::read_hold(&mut connection).await
+    });
+    let held = held.await?;
     Ok(Json(Readiness {
         health: health(&app),
         clock_skew_seconds: app.clock_skew.as_seconds(),
         takes_jobs: app.config.jobs_enabled && app.clock_skew.permits_jobs(),
-        held: identity::read_hold(&mut connection).await?,
+        held,
     }))
 }
 

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::App;
-use crate::api::request::auth::Viewer;
+use crate::api::request::auth::Auditor;
 use crate::api::request::error::{Error, Problem};
 use crate::cadence::When;
 use crate::jobs::{self, Job, LastResult, Status};
@@ -43,7 +43,7 @@ pub struct JobView {
 /// List the background jobs.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "operations",
     responses((status = 200, body = JobsView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list_jobs(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
+pub(crate) async fn list_jobs(State(app): State<App>, Auditor(_): Auditor) -> Result<Json<JobsView>, Error> {
     let mut connection = app.pools.reads.acquire().await?;
     let found = jobs::list_statuses(&mut connection).await?;
     let known = jobs::all_jobs(&app.config);

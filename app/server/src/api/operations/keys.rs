@@ -1,6 +1,11 @@
-//! Step 1 of 7: the API of teams and keys, for admins.
+//! Step 1 of 7: the API of teams and keys, for admins; the owner of a key may rotate it.
+
+use std::net::IpAddr;
 
 use access::keys::{self, Holder, Key, Kind, Role};
+use access::restrictions::{Restrictions, parse_cidr};
+use access::rights::Scope;
+use access::rotation::{LEAST_AGE_SECS, MOST_OVERLAP_SECS, RotateOutcome, rotate_key};
 use access::teams;
 use axum::Json;
 use axum::extract::State;
@@ -13,8 +18,8 @@ use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
 use crate::App;
-use crate::api::request::auth::Admin;
-use crate::api::request::error::{Error, Problem};
+use crate::api::request::auth::{Admin, Auditor, Caller};
+use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
@@ -51,6 +56,23 @@ pub struct KeyBody {
     role: Option<Role>,
     /// What it is for; one line, at most 200 characters.
     name: String,
+    /// What it permits of what its kind and role permit; all of it if this is not sent.
+    #[serde(default)]
+    scopes: Option<Vec<Scope>>,
+    /// When it expires; never if this is not sent.
+    #[serde(default)]
+    expires_on: Option<DateTime<Utc>>,
+    /// The networks from which it is accepted, at most 50, for example 10.1.0.0/16; all if this is not sent.
+    #[serde(default)]
+    allowed_cidrs: Option<Vec<String>>,
+}
+
+/// How the owner of a key rotates it.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateBody {
+    /// For how many seconds the key is still accepted, at most 604,800; 0 = it expires at once.
+    overlap_secs: u32,
 }
 
 /// A key in a list.
@@ -61,10 +83,22 @@ pub struct KeyView {
     kind: Kind,
     team_id: Option<i64>,
     role: Option<Role>,
+    /// What it permits.
+    scopes: Vec<Scope>,
     name: String,
     created_on: DateTime<Utc>,
+    /// When it expires; null = never.
+    expires_on: Option<DateTime<Utc>>,
+    /// The networks from which it is accepted; null = all.
+    allowed_cidrs: Option<Vec<String>>,
+    /// When it was last used, to the minute; known after two minutes.
     last_used_on: Option<DateTime<Utc>>,
+    /// The address of the client that used it then.
+    #[schema(value_type = Option<String>)]
+    last_used_from: Option<IpAddr>,
     revoked_on: Option<DateTime<Utc>>,
+    /// The key that its owner has got in its place.
+    rotated_into: Option<Uuid>,
 }
 
 /// The key that was created.
@@ -98,7 +132,8 @@ pub(crate) async fn create_team(
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    let (team, secret) = teams::create_team(&mut tx, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
+    let (team, secret) =
+        teams::create_team(&mut tx, &body.name, &app.secrets, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
         id: team.id,
@@ -120,11 +155,62 @@ pub(crate) async fn create_key(
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
     let holder = parse_holder(body.kind, body.team_id, body.role)?;
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let cidrs = body.allowed_cidrs.map(|all| all.iter().map(|one| parse_cidr(one)).collect()).transpose()?;
+    let restrictions = Restrictions { scopes: body.scopes, expires_on: body.expires_on, allowed_cidrs: cidrs };
+    restrictions.check(holder, edit.now)?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    let (key, secret) = keys::create_key(&mut tx, holder, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
+    let (key, secret) = keys::create_restricted_key(&mut tx, holder, &body.name, &restrictions, &edit).await?;
     tx.commit().await?;
+    Ok(answer_created(key, &secret))
+}
+
+/// Rotate the key of this request: a new key with the same rights, and the old one expires after the overlap.
+#[utoipa::path(post, path = "/api/v1/keys/self:rotate", tag = "keys", request_body = RotateBody,
+    responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn rotate_own_key(
+    State(app): State<App>,
+    caller: Caller,
+    Trace(trace): Trace,
+    Body(body): Body<RotateBody>,
+) -> Result<Response, Error> {
+    if body.overlap_secs > MOST_OVERLAP_SECS {
+        let detail = format!("overlap_secs must be at most {MOST_OVERLAP_SECS}");
+        return Err(FieldError::invalid("overlap_secs", detail).into());
+    }
+    if caller.is_person() {
+        return Err(Error::forbidden("send the key to rotate in X-API-Key: a person has none"));
+    }
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    match rotate_key(&mut tx, caller.key_id(), body.overlap_secs, &edit).await? {
+        RotateOutcome::Rotated(successor, secret) => {
+            tx.commit().await?;
+            app.gate.forget_all();
+            Ok(answer_created(*successor, &secret))
+        }
+        RotateOutcome::Inactive => Err(Error::unauthorized()),
+        RotateOutcome::AlreadyRotated => Err(Error::conflict(
+            "already_rotated",
+            "this key was rotated before: use its successor, or ask an admin for a key",
+        )),
+        RotateOutcome::TooYoung => {
+            let detail =
+                format!("a key is rotated {LEAST_AGE_SECS} s after its creation at the earliest: repeat it later");
+            let limit = Limit {
+                policy: "key-rotations",
+                quota: 1,
+                window_secs: Some(LEAST_AGE_SECS),
+                retry_secs: LEAST_AGE_SECS,
+            };
+            Err(Error::limited("rate_limited", detail, limit))
+        }
+    }
+}
+
+fn answer_created(key: Key, secret: &keys::Secret) -> Response {
     let view = NewKeyView { key: secret.reveal_text().to_owned(), shown: key.into() };
-    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+    (StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response()
 }
 
 /// List keys, without their secrets.
@@ -132,7 +218,7 @@ pub(crate) async fn create_key(
     responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list_keys(
     State(app): State<App>,
-    Admin(_): Admin,
+    Auditor(_): Auditor,
     Params(params): Params<KeyParams>,
 ) -> Result<PageAnswer, Error> {
     let limit = page::parse_limit(params.limit)?;
@@ -194,10 +280,15 @@ impl From<Key> for KeyView {
             kind: key.kind,
             team_id: key.team_id,
             role: key.role,
+            scopes: key.scopes.iter().collect(),
             name: key.name,
             created_on: key.created_on,
+            expires_on: key.expires_on,
+            allowed_cidrs: key.allowed_cidrs.map(|all| all.iter().map(ToString::to_string).collect()),
             last_used_on: key.last_used_on,
+            last_used_from: key.last_used_from,
             revoked_on: key.revoked_on,
+            rotated_into: key.rotated_into,
         }
     }
 }

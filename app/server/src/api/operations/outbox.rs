@@ -10,7 +10,7 @@ use workflows::outbox::list::{Filter, list_rows};
 use workflows::outbox::operate::{self, Operated, Row, Status};
 
 use crate::App;
-use crate::api::request::auth::Admin;
+use crate::api::request::auth::{Auditor, Operator};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -60,7 +60,7 @@ pub struct OutboxParams {
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list_outbox(
     State(app): State<App>,
-    Admin(_): Admin,
+    Auditor(_): Auditor,
     Params(params): Params<OutboxParams>,
 ) -> Result<PageAnswer, Error> {
     let limit = page::parse_limit(params.limit)?;
@@ -75,7 +75,7 @@ pub(crate) async fn list_outbox(
 /// Retry or discard an outbox row.
 pub(crate) async fn change_outbox_row(
     State(app): State<App>,
-    Admin(caller): Admin,
+    Operator(caller): Operator,
     Trace(trace): Trace,
     Verb(id, verb): Verb<i64>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,

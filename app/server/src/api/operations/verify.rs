@@ -13,7 +13,7 @@ use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
 use crate::App;
-use crate::api::request::auth::Admin;
+use crate::api::request::auth::Auditor;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::Params;
 use crate::api::request::page;
@@ -98,7 +98,7 @@ pub struct UnjudgedView {
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn verify_ledger(
     State(app): State<App>,
-    Admin(_): Admin,
+    Auditor(_): Auditor,
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<VerifyView>, Error> {
     let span = Span { from: field::check_instant("from", params.from)?, to: field::check_instant("to", params.to)? };
@@ -128,9 +128,7 @@ fn refused(unfit: Unfit) -> FieldError {
             let detail = format!("from must be {} or later: older occurrences may be removed", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
-        Unfit::ForeignCursor => {
-            FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")
-        }
+        Unfit::ForeignCursor => page::foreign_cursor(),
     }
 }
 

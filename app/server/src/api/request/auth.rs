@@ -4,27 +4,46 @@
 //! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
-use access::gate::Admission;
-use access::keys::{Kind, Role};
+use access::gate::{ACTIVE_KEYS_FRESH_FOR, Admission, KeyPools};
+use access::rights::Scope;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use axum::http::{Extensions, StatusCode};
 use db::PgPool;
+use workflows::definition::redaction::Audience;
 
 use super::bearer::{self, Credential};
 use super::error::{Error, Limit};
 use crate::App;
+use crate::connection::Connection;
 
 pub use access::gate::Caller;
 
-/// The address of the connection; the server sets it.
+/// The address of the client, which a trusted proxy may have named; the server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// The prefix of the key of a request, for its line in the log; [`identify_caller`] sets it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyPrefix(Arc<OnceLock<String>>);
+
+impl KeyPrefix {
+    /// The prefix; `None` if no active key was sent.
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+}
 
 /// May read: an admin everything, a team key the data of its team.
 pub struct Viewer(pub Caller);
 /// May write: an admin everything, an editor the data of its team.
 pub struct Editor(pub Caller);
+/// May read what belongs to all teams.
+pub struct Auditor(pub Caller);
+/// May also repair the outbox and check the drift.
+pub struct Operator(pub Caller);
 /// May do everything except `:invoke`.
 pub struct Admin(pub Caller);
 /// May call `:invoke`.
@@ -47,15 +66,32 @@ impl FromRequestParts<App> for Caller {
 /// # Errors
 /// Returns 401 or 429, or the failure of the database.
 pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> Result<Caller, Error> {
-    let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
+    let Peer(peer) = Peer::of_request(&parts.extensions);
     let provider = app.identity_provider();
-    match (bearer::find_credential(&parts.headers, provider.is_some())?, provider) {
-        (Credential::Key(key), _) => admitted(app, app.gate.admit_key(pool, key, peer, app.clock.now()).await?),
+    let caller = match (bearer::find_credential(&parts.headers, provider.is_some())?, provider) {
+        (Credential::Key(key), _) => {
+            let pools = KeyPools { of_request: pool, fires: &app.pools.fires };
+            admitted(app, app.gate.admit_key(pools, key, peer, app.clock.now()).await?)?
+        }
         (Credential::Token(token), Some(provider)) => {
             let admission = bearer::admit_token(app, provider, pool, token, peer).await?;
-            admitted(app, admission).map_err(Error::of_token)
+            admitted(app, admission).map_err(Error::of_token)?
         }
-        (Credential::Token(_) | Credential::Nothing, _) => Err(Error::unauthorized()),
+        (Credential::Token(_) | Credential::Nothing, _) => return Err(Error::unauthorized()),
+    };
+    let caller = caller.at_address(peer);
+    if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
+        connection.set_authenticated();
+    }
+    if let Some(KeyPrefix(prefix)) = parts.extensions.get().filter(|_| !caller.is_person()) {
+        prefix.get_or_init(|| caller.prefix().to_owned());
+    }
+    Ok(caller)
+}
+
+impl Peer {
+    pub(super) fn of_request(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or(Self(IpAddr::from([0, 0, 0, 0])))
     }
 }
 
@@ -69,6 +105,20 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
             let limit = Limit { policy: "key-requests-per-second", quota, window_secs: Some(1), retry_secs: 1 };
             Err(Error::limited("rate_limited", detail, limit))
         }
+        Admission::Expired => {
+            app.metrics.bad_keys.inc();
+            Err(Error::key_expired())
+        }
+        Admission::AddressNotAllowed => {
+            app.metrics.bad_keys.inc();
+            let detail =
+                "the key is not accepted from this address: use one of its networks, or ask an admin for another key";
+            Err(Error::Refused(StatusCode::FORBIDDEN, "address_not_allowed", detail.to_owned()))
+        }
+        Admission::NoRole => {
+            let detail = "no group of this person has a role: ask an operator to add one to the file of groups";
+            Err(Error::forbidden(detail))
+        }
         Admission::Unknown => {
             app.metrics.bad_keys.inc();
             Err(Error::unauthorized())
@@ -78,21 +128,38 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
             let detail =
                 "too many unknown keys from this address: wait for Retry-After seconds, then send an active key";
             let quota = limits.bad_keys_per_min.into();
-            let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs: 60 };
+            // By then an active key is known to be active.
+            let retry_secs = u32::try_from(ACTIVE_KEYS_FRESH_FOR.as_secs()).unwrap_or(u32::MAX);
+            let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs };
             Err(Error::limited("rate_limited", detail.to_owned(), limit))
         }
     }
+}
+
+/// Returns how much of a workflow this caller sees.
+pub(crate) fn audience_of(caller: &Caller) -> Audience {
+    if caller.permits(Scope::Edit) { Audience::Editor } else { Audience::Viewer }
+}
+
+/// Returns how much of the workflows of a team this caller sees.
+pub(crate) fn audience_in(caller: &Caller, team_id: i64) -> Audience {
+    caller.in_team(team_id).map_or(Audience::Viewer, |caller| audience_of(&caller))
+}
+
+/// Returns the caller of a request, if its key has the scope.
+async fn require(parts: &mut Parts, app: &App, scope: Scope) -> Result<Caller, Error> {
+    let caller = Caller::from_request_parts(parts, app).await?;
+    if caller.permits(scope) {
+        return Ok(caller);
+    }
+    Err(Error::forbidden(&format!("use a key with the scope {}", scope.as_str())))
 }
 
 impl FromRequestParts<App> for Viewer {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind {
-            Kind::Admin | Kind::Team => Ok(Self(caller)),
-            Kind::Scheduler => Err(Error::forbidden("a scheduler key can only call :invoke")),
-        }
+        require(parts, app, Scope::Read).await.map(Self)
     }
 }
 
@@ -100,11 +167,23 @@ impl FromRequestParts<App> for Editor {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let Viewer(caller) = Viewer::from_request_parts(parts, app).await?;
-        match caller.role {
-            Some(Role::Viewer) => Err(Error::forbidden("this key can only read: use one with the role editor")),
-            Some(Role::Editor) | None => Ok(Self(caller)),
-        }
+        require(parts, app, Scope::Edit).await.map(Self)
+    }
+}
+
+impl FromRequestParts<App> for Auditor {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        require(parts, app, Scope::Auditor).await.map(Self)
+    }
+}
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        require(parts, app, Scope::Operate).await.map(Self)
     }
 }
 
@@ -112,11 +191,7 @@ impl FromRequestParts<App> for Admin {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind {
-            Kind::Admin => Ok(Self(caller)),
-            Kind::Team | Kind::Scheduler => Err(Error::forbidden("use an admin key")),
-        }
+        require(parts, app, Scope::Admin).await.map(Self)
     }
 }
 
@@ -124,10 +199,6 @@ impl FromRequestParts<App> for Scheduler {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind {
-            Kind::Scheduler => Ok(Self),
-            Kind::Admin | Kind::Team => Err(Error::forbidden("use a scheduler key")),
-        }
+        require(parts, app, Scope::Invoke).await.map(|_| Self)
     }
 }

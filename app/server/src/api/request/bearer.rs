@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 
 use access::gate::Admission;
-use access::gate::people::PersonAdmission;
 use axum::http::{HeaderMap, StatusCode, header};
 use db::PgPool;
 
@@ -56,7 +55,7 @@ fn bearer_token(value: &axum::http::HeaderValue) -> Option<&str> {
 /// Returns the decision about a person.
 ///
 /// # Errors
-/// Returns 403 without a role, 503 if the provider has not said its keys, or the failure of the database.
+/// Returns 503 if the provider has not sent its keys, or the failure of the database.
 pub(super) async fn admit_token(
     app: &App,
     provider: &IdentityProvider,
@@ -65,23 +64,16 @@ pub(super) async fn admit_token(
     peer: IpAddr,
 ) -> Result<Admission, Error> {
     let now = app.clock.now();
-    let known = app.gate.find_known_token(token, now).await;
-    let admission = match known {
-        Some(admission) => admission,
-        None => match provider.verify_token(token, now).await {
-            Verified::Token(claims) => app.gate.admit_person(pool, token, &claims, provider.groups()).await?,
-            Verified::Refused(refusal) => {
-                tracing::info!(reason = refusal.as_str(), %peer, "token refused");
-                return Ok(app.gate.refuse_token(peer));
-            }
-            Verified::Unavailable => return Err(unavailable()),
-        },
-    };
-    match admission {
-        PersonAdmission::Decided(admission) => Ok(admission),
-        PersonAdmission::NoRole => Err(Error::forbidden(
-            "no group of this person has a role: ask an operator to add one to the file of groups",
-        )),
+    if let Some(admission) = app.gate.find_known_token(token, now).await {
+        return Ok(admission);
+    }
+    match provider.verify_token(token, now).await {
+        Verified::Token(claims) => Ok(app.gate.admit_person(pool, token, &claims, provider.groups()).await?),
+        Verified::Refused(refusal) => {
+            tracing::info!(reason = refusal.as_str(), %peer, "token refused");
+            Ok(app.gate.refuse_token(peer))
+        }
+        Verified::Unavailable => Err(unavailable()),
     }
 }
 

@@ -16,6 +16,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
+use workflows::secrets::SecretError;
+
+use super::request_id::{RequestId, current_id};
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -85,7 +88,15 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "minute")]
     cron_field: Option<&'static str>,
+    /// The id of the request, as in the header `x-request-id` and in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "4bf92f3577b34da6a3ce929d0e0e4736")]
+    request_id: Option<String>,
 }
+
+/// In the extensions of a response that refuses a caller: why, by the code of the answer or the name of the limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusalReason(pub(crate) &'static str);
 
 impl Error {
     /// 404; the same answer if the object does not exist and if it belongs to another team.
@@ -113,6 +124,16 @@ impl Error {
             Self::Refused(StatusCode::UNAUTHORIZED, ..) => Self::TokenRefused,
             other => other,
         }
+    }
+
+    /// 401: only a client that has the secret of the key gets it.
+    #[must_use]
+    pub fn key_expired() -> Self {
+        Self::Refused(
+            StatusCode::UNAUTHORIZED,
+            "key_expired",
+            "the key has expired: send an active key in X-API-Key".into(),
+        )
     }
 
     /// 408.
@@ -152,7 +173,7 @@ impl Error {
             Error::Later(status, code, detail, _) => (*status, *code, (*detail).to_owned(), None),
             Error::Limited(code, detail, _) => (StatusCode::TOO_MANY_REQUESTS, *code, detail.clone(), None),
             Error::Internal(_) => {
-                let detail = "cronbox has an error; its log has the cause".to_owned();
+                let detail = "cronbox has an error; its log has the cause, with the id of the request".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
             }
             Error::TokenRefused => {
@@ -167,14 +188,35 @@ impl Error {
             }
         };
         let title = status.canonical_reason().unwrap_or("Error");
-        (status, Problem { kind: "about:blank", title, status: status.as_u16(), code, detail, field, cron_field })
+        let (kind, request_id) = ("about:blank", current_id().map(|id| id.as_str().to_owned()));
+        (status, Problem { kind, title, status: status.as_u16(), code, detail, field, cron_field, request_id })
     }
+}
+
+impl Error {
+    /// Why the caller is refused, unless the answer is about the object or the server.
+    fn refusal_reason(&self) -> Option<RefusalReason> {
+        match self {
+            Error::Limited(_, _, limit) => Some(RefusalReason(limit.policy)),
+            Error::Refused(status, code, _) => {
+                (is_of_caller(*status) || *code == "invalid_host").then_some(RefusalReason(code))
+            }
+            Error::TokenRefused => Some(RefusalReason("unauthorized")),
+            Error::Field(_) | Error::Later(..) | Error::Internal(_) => None,
+        }
+    }
+}
+
+fn is_of_caller(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::REQUEST_TIMEOUT)
 }
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         if let Error::Internal(error) = &self {
-            tracing::error!(error = format!("{error:#}"), "request failed");
+            let id = current_id();
+            let request_id = id.as_ref().map(RequestId::as_str);
+            tracing::error!(request_id, error = format!("{error:#}"), "request failed");
         }
         let (status, problem) = self.problem();
         let mut response = (status, Json(problem)).into_response();
@@ -187,6 +229,9 @@ impl IntoResponse for Error {
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge()));
+        }
+        if let Some(reason) = self.refusal_reason() {
+            response.extensions_mut().insert(reason);
         }
         response
     }
@@ -224,15 +269,26 @@ impl From<sqlx::Error> for Error {
     }
 }
 
+impl From<SecretError> for Error {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Database(error) => error.into(),
+            error @ (SecretError::MissingKey { .. } | SecretError::Damaged(_)) => Self::Internal(error.into()),
+        }
+    }
+}
+
 /// Requests that wait for the same decision share its error.
 impl From<Arc<sqlx::Error>> for Error {
     fn from(error: Arc<sqlx::Error>) -> Self {
         if let Some(refusal) = error.as_database_error().and_then(|error| error.constraint()).and_then(by_constraint) {
             return refusal;
         }
+        let id = current_id();
+        let request_id = id.as_ref().map(RequestId::as_str);
         match classify_failure(&error) {
             DatabaseFailure::Unreachable => {
-                tracing::warn!(%error, "database unreachable");
+                tracing::warn!(request_id, %error, "database unreachable");
                 Self::Later(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "database_unavailable",
@@ -241,7 +297,7 @@ impl From<Arc<sqlx::Error>> for Error {
                 )
             }
             DatabaseFailure::Busy => {
-                tracing::warn!(%error, "database busy");
+                tracing::warn!(request_id, %error, "database busy");
                 Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_busy", "the database is busy", 1)
             }
             DatabaseFailure::Other => Self::Internal(error.into()),

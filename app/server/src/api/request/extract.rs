@@ -3,7 +3,7 @@
 use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use schedule::WorkflowId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -249,6 +249,14 @@ pub async fn read_body(request: Request) -> Result<Bytes, Error> {
     })
 }
 
+/// Refuses a body that is not JSON.
+///
+/// # Errors
+/// Returns 415.
+pub(crate) fn must_be_json(headers: &HeaderMap) -> Result<(), Error> {
+    content_type(headers, &["application/json"]).map(drop)
+}
+
 fn content_type<'a>(headers: &HeaderMap, accepted: &[&'a str]) -> Result<&'a str, Error> {
     let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = sent.split(';').next().unwrap_or_default().trim();
@@ -261,9 +269,12 @@ fn content_type<'a>(headers: &HeaderMap, accepted: &[&'a str]) -> Result<&'a str
     })
 }
 
+/// W3C Trace Context.
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// Returns the `traceparent` that the client sent, or a new one.
-fn read_traceparent(headers: &HeaderMap) -> String {
-    let sent = headers.get("traceparent").and_then(|value| value.to_str().ok());
+pub(crate) fn read_traceparent(headers: &HeaderMap) -> String {
+    let sent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
     sent.filter(|text| is_traceparent(text)).map_or_else(new_traceparent, str::to_owned)
 }
 

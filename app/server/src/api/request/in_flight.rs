@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::Error;
 use super::extract::Deadline;
+use super::request_id::keep_id;
 use crate::App;
 
 /// Runs a request until it ends or its time is over; then the client gets 408. A panic fails only its own request.
@@ -23,7 +24,7 @@ pub(crate) async fn run_request(State(app): State<App>, mut request: Request, ne
     let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
     request.extensions_mut().insert(Deadline(deadline));
     let kind = if matches!(*request.method(), Method::GET | Method::HEAD) { Kind::Read } else { Kind::Change };
-    run_until(&app.requests, deadline, kind, next.run(request)).await
+    run_until(&app.requests, deadline, kind, keep_id(next.run(request))).await
 }
 
 /// What a request does.

@@ -1,4 +1,5 @@
-//! Steps 1 and 7 of 7: how many requests of a key and of a team are in progress. The table of routes says what each does.
+//! Steps 1 and 7 of 7: how many requests of a key, a team and an address are in progress. The table of routes says what
+//! each does.
 //!
 //! The runner's fires are never counted: they are limited by what the team's workflows may add up to.
 
@@ -14,7 +15,7 @@ use axum::response::Response;
 use db::{PgPool, READ_LIMIT_SECS};
 use tokio::runtime::Handle;
 
-use super::auth::identify_caller;
+use super::auth::{Peer, identify_caller};
 use super::error::{Error, Limit};
 use super::team::choose_team;
 use crate::App;
@@ -72,6 +73,9 @@ pub(crate) async fn count_request(
     next: Next,
 ) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
+    let Peer(address) = Peer::of_request(&parts.extensions);
+    let limited = (!app.config.is_trusted(address)).then_some(address);
+    let _of_address = app.gate.take_request_places(limited).map_err(refused)?;
     let pool = pool_of_keys(&app, work);
     let caller = identify_caller(&parts, &app, pool).await?;
     let caller = choose_team(&mut parts, pool, caller).await?;
@@ -146,6 +150,12 @@ fn refused(full: Full) -> Error {
         }
         Counted::Edits(_) => Error::limited("limit_edits_in_flight", detail("edits of the team"), limit("team-edits")),
         Counted::Lists(_) => Error::limited("limit_lists_in_flight", detail("lists of the team"), limit("team-lists")),
+        Counted::Address(_) => {
+            Error::limited("limit_requests_in_flight", detail("requests of this address"), limit("address-requests"))
+        }
+        Counted::Instance => {
+            Error::limited("limit_requests_in_flight", detail("requests of all callers"), limit("instance-requests"))
+        }
     }
 }
 

@@ -115,10 +115,33 @@ pub fn encode_cursor(key: impl ToString) -> String {
 pub fn parse_cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    match key.and_then(|key| key.parse().ok()) {
-        Some(key) => Ok(Some(key)),
-        None => Err(FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")),
-    }
+    key.and_then(|key| key.parse().ok()).map(Some).ok_or_else(foreign_cursor)
+}
+
+/// Decodes the `cursor` of a list whose keys are in `[low, high)`: a page returns no other.
+///
+/// # Errors
+/// Fails if the cursor is not one that a page of this list returned.
+pub(crate) fn parse_cursor_within<K>(
+    cursor: Option<&str>,
+    low: Option<K>,
+    high: Option<K>,
+) -> Result<Option<K>, FieldError>
+where
+    K: FromStr + PartialOrd,
+{
+    let key = parse_cursor(cursor)?;
+    let is_within = |key: &K| low.as_ref().is_none_or(|low| key >= low) && high.as_ref().is_none_or(|high| key < high);
+    if key.as_ref().is_none_or(is_within) { Ok(key) } else { Err(foreign_cursor()) }
+}
+
+/// The refusal of a cursor that no page of the list returned.
+pub(crate) fn foreign_cursor() -> FieldError {
+    FieldError::new(
+        "invalid_cursor",
+        "cursor",
+        "cursor must be next_cursor of the previous page, with the same from and to",
+    )
 }
 
 #[cfg(test)]
@@ -140,5 +163,15 @@ mod tests {
         assert_eq!(written(vec![(1, 10), (2, 10)]), (2, None));
         assert_eq!(written(vec![(1, 600_000), (2, 600_000), (3, 10)]), (1, Some(1)));
         assert_eq!(written(vec![(1, 2_000_000), (2, 10)]), (1, Some(1)));
+    }
+
+    #[test]
+    fn a_cursor_lies_within_its_list() {
+        let parsed =
+            |key: i64| parse_cursor_within(Some(&encode_cursor(key)), Some(3), Some(5)).map_err(|error| error.code);
+        assert_eq!((parsed(3), parsed(4)), (Ok(Some(3)), Ok(Some(4))));
+        assert_eq!((parsed(2), parsed(5)), (Err("invalid_cursor"), Err("invalid_cursor")));
+        assert_eq!(parse_cursor_within(Some(&encode_cursor(i64::MIN)), None, None), Ok(Some(i64::MIN)));
+        assert_eq!(parse_cursor_within(None, Some(3), Some(5)), Ok(None));
     }
 }

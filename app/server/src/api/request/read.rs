@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use db::{READ_LIMIT_SECS, Transaction};
 
 use super::error::Error;
+use super::request_id::{RequestId, current_id};
 use crate::App;
 
 /// SQLSTATE of a statement that took longer than its limit.
@@ -24,7 +25,8 @@ pub(crate) fn failed_read(error: sqlx::Error) -> Error {
     if code(&error).as_deref() != Some(QUERY_CANCELED) {
         return error.into();
     }
-    tracing::warn!(%error, "read ended at its limit");
+    let id = current_id();
+    tracing::warn!(request_id = id.as_ref().map(RequestId::as_str), %error, "read ended at its limit");
     Error::Later(
         StatusCode::SERVICE_UNAVAILABLE,
         "read_too_slow",

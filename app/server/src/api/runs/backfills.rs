@@ -230,9 +230,9 @@ pub(crate) async fn change_backfill(
     let workflow_id = find_workflow_of(&app, id, &caller).await?;
     let mut tx = EditTransaction::begin(&app, &caller, workflow_id).await?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
-    lock_workflow(&mut tx, workflow_id, None, edit.now).await?.ok_or_else(Error::not_found)?;
+    let workflow = lock_workflow(&mut tx, workflow_id, None, edit.now).await?.ok_or_else(Error::not_found)?;
     let current = backfills::find_backfill(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    if !backfills::apply_verb(&mut tx, &current, verb, &edit).await? {
+    if !backfills::apply_verb(&mut tx, &workflow, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
     let view = read(&mut tx, id, caller.team_id).await?;

@@ -65,6 +65,7 @@ pub(crate) async fn invoke_workflow(
     if verb != "invoke" {
         return Err(Error::not_found());
     }
+    extract::must_be_json(request.headers())?;
     let fire = fire(id, &extract::read_body(request).await?)?;
     let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);

@@ -141,7 +141,9 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     match cancelled {
         Cancelled::Requested | Cancelled::Done => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);
-            audit::record_entry(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
+            let team_id = workflows::find_team(&mut tx, WorkflowId(before.workflow_id)).await?;
+            let entry = Entry { verb: "cancel", subject, team_id, before: None, after: None };
+            audit::record_entry(&mut tx, edit, entry).await?;
         }
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
         Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has already ended")),

@@ -8,15 +8,17 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use db::failpoint::pass_point;
 use schedule::WorkflowId;
+use serde_json::Value;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
+use workflows::definition::redaction::Audience;
 use workflows::definition::spec::{Bounds, Spec};
 use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Sync, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
 
 use super::quota::check_quota;
-use super::view::{WorkflowAnswer, view_workflow};
+use super::view::{WorkflowAnswer, sync_for, view_workflow};
 use crate::App;
 use crate::api::request::auth::Caller;
 use crate::api::request::edit_transaction::EditTransaction;
@@ -36,6 +38,7 @@ pub(super) struct LockedEdit {
     edit: Edit,
     wait: Option<Duration>,
     place: EditPlace,
+    caller: Caller,
 }
 
 impl LockedEdit {
@@ -50,7 +53,7 @@ impl LockedEdit {
         let edit = caller.edit_at(app.clock.now(), trace);
         check_version(&if_match, before.version)?;
         let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
-        Ok(Self { tx, before, bounds, edit, wait, place })
+        Ok(Self { tx, before, bounds, edit, wait, place, caller: caller.clone() })
     }
 
     /// As [`Self::begin`], and refuses an archived workflow, which is final, and a workflow that a file manages.
@@ -67,6 +70,13 @@ impl LockedEdit {
                 Err(Error::conflict("managed", &detail))
             }
         }
+    }
+
+    /// Encrypts the header values that this edit writes.
+    pub(super) async fn seal_action(&mut self, app: &App, action: &mut Value) -> Result<(), Error> {
+        let (team, before) = (self.before.team_id, Some(&self.before.spec.action));
+        app.secrets.seal_action(&mut self.tx, team, action, before, self.edit.now).await?;
+        Ok(())
     }
 
     /// Saves the workflow with these fields, as [`Self::save_and_commit`].
@@ -92,10 +102,10 @@ impl LockedEdit {
             app.notifier.request_notification();
             if self.wait.is_some() {
                 awaited(app, id, revision, self.wait).await?;
-                return read_saved(app, id).await;
+                return read_saved(app, &self.caller, id).await;
             }
         }
-        Ok(read)
+        Ok((read.0, sync_for(&self.caller, read.1)))
     }
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
@@ -155,22 +165,24 @@ pub(super) fn parse_wait(seconds: Option<u64>) -> Result<Option<Duration>, Field
 /// Returns the workflow after EventBridge has applied `revision` or refused it, or after `wait`.
 pub(super) async fn read_when_applied(
     app: &App,
+    caller: &Caller,
     id: WorkflowId,
     revision: i64,
     wait: Option<Duration>,
 ) -> Result<WorkflowAnswer, Error> {
     awaited(app, id, revision, wait).await?;
-    Ok(answer(app, read_saved(app, id).await?))
+    Ok(answer(app, read_saved(app, caller, id).await?))
 }
 
-/// Returns the answer to an edit.
+/// Returns the answer to an edit, of which only editors are callers.
 pub(super) fn answer(app: &App, read: Read) -> WorkflowAnswer {
-    WorkflowAnswer(view_workflow(read, app.clock.now()))
+    WorkflowAnswer(view_workflow(read, Audience::Editor, app.clock.now()))
 }
 
-async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
+async fn read_saved(app: &App, caller: &Caller, id: WorkflowId) -> Result<Read, Error> {
     let mut connection = app.pools.edits.acquire().await?;
-    find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)
+    let (workflow, sync) = find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
+    Ok((workflow, sync_for(caller, sync)))
 }
 
 /// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.

@@ -17,6 +17,7 @@ use workflows::reasons::{self, ReasonCode};
 use workflows::{ListedWorkflow, Sync, Workflow, find_workflow};
 
 use super::edit::LockedEdit;
+use super::view::sync_for;
 use super::{ListParams, read_page};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
@@ -96,8 +97,9 @@ pub(crate) async fn get_schedule(
     Id(id): Id<WorkflowId>,
 ) -> Result<ScheduleAnswer, Error> {
     let mut connection = app.pools.reads.acquire().await?;
-    let found = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    answer(&app, found)
+    let found = find_workflow(&mut connection, id, caller.team_id).await?;
+    let (workflow, sync) = found.ok_or_else(Error::not_found)?;
+    answer(&app, (workflow, sync_for(&caller, sync)))
 }
 
 /// Create or replace a workflow's schedule; an absent field takes its default.

@@ -1,5 +1,6 @@
 //! Step 1 of 7: a workflow as the API shows it, with its synchronization to EventBridge.
 
+use access::keys::Kind;
 use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -9,11 +10,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use workflows::definition::action;
 use workflows::definition::policies::{CatchUp, OnLost, Overlap};
+use workflows::definition::redaction::{self, Audience};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{ListedWorkflow, State, Sync, Workflow};
 
+use crate::api::request::auth::Caller;
 use crate::api::request::page::raw_json;
 
 /// A workflow.
@@ -27,13 +29,15 @@ pub struct WorkflowView {
     cron_schedule: Option<String>,
     timezone: Option<String>,
     is_api: bool,
-    /// Header values are write-only and read as null. In lists a `body` of more than 1 KiB is null, and a `message` of
+    /// Header values are write-only and read as null, and so is a value that is marked as `{"secret": value}`. A viewer
+    /// sees only the origin of `url`. In lists a `body` of more than 1 KiB is null, and a `message` of
     /// more than 1,024 characters is cut: read the workflow for all of it.
     #[schema(value_type = Object)]
     action: Value,
     /// The stored size of an action of which a list leaves out a part, in bytes; else null.
     action_bytes: Option<i32>,
-    /// In lists null if they are larger than 1 KiB: read the workflow for all of them.
+    /// A value that is marked as `{"secret": value}` reads as null. In lists null if they are larger than 1 KiB: read the
+    /// workflow for all of them.
     #[schema(value_type = Option<Object>)]
     starting_inputs: Option<InputsView>,
     /// The stored size of inputs that a list leaves out, in bytes; else null.
@@ -86,9 +90,18 @@ impl IntoResponse for WorkflowAnswer {
     }
 }
 
+/// What a caller reads of the synchronization: only an admin reads the words of EventBridge.
+pub(super) fn sync_for(caller: &Caller, sync: Sync) -> Sync {
+    match caller.kind {
+        Kind::Admin => sync,
+        Kind::Team | Kind::Scheduler => sync.without_words_of_aws(),
+    }
+}
+
 /// The view of a workflow at `now`.
 #[must_use]
-pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
+pub fn view_workflow((mut workflow, sync): (Workflow, Sync), audience: Audience, now: DateTime<Utc>) -> WorkflowView {
+    redaction::redact_members(&mut workflow.spec.starting_inputs);
     let next_fire_at = workflow.next_fire_at(now);
     let policies = workflow.spec.policies;
     let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
@@ -100,7 +113,7 @@ pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> 
         cron_schedule: workflow.spec.timing.cron,
         timezone: workflow.spec.timing.timezone,
         is_api: workflow.spec.is_api,
-        action: action::redact_action(&workflow.spec.action),
+        action: redaction::show_action(&workflow.spec.action, audience),
         action_bytes: None,
         starting_inputs: Some(InputsView::Values(workflow.spec.starting_inputs)),
         starting_inputs_bytes: None,
@@ -131,12 +144,12 @@ pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> 
 
 /// The view of a workflow in a list at `now`.
 #[must_use]
-pub(super) fn view_listed(listed: ListedWorkflow, now: DateTime<Utc>) -> WorkflowView {
+pub(super) fn view_listed(listed: ListedWorkflow, audience: Audience, now: DateTime<Utc>) -> WorkflowView {
     let ListedWorkflow { workflow, sync, starting_inputs, starting_inputs_bytes, action_bytes } = listed;
     WorkflowView {
         action_bytes,
-        starting_inputs: starting_inputs.and_then(raw_json).map(InputsView::Text),
+        starting_inputs: starting_inputs.map(redaction::redact_text).and_then(raw_json).map(InputsView::Text),
         starting_inputs_bytes,
-        ..view_workflow((workflow, sync), now)
+        ..view_workflow((workflow, sync), audience, now)
     }
 }

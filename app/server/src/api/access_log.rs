@@ -1,0 +1,126 @@
+//! Steps 1 and 7 of 7: each request has one line in the log, and its answer the id of this line.
+//!
+//! A line has the route as the table names it, and never the path, the query or a body, which may contain secrets.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::request::auth::KeyPrefix;
+use super::request::extract::{TRACEPARENT, read_traceparent};
+use super::request::request_id::RequestId;
+use super::routes::{ROUTES, Route};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What a line says of a request whose client has disconnected before its answer, as other servers do.
+const DISCONNECTED: u16 = 499;
+/// The route of a request that no route serves.
+const NO_ROUTE: &str = "none";
+
+/// Logs a request when it is answered, and gives its answer an id.
+pub(super) async fn log_request(mut request: Request, next: Next) -> Response {
+    let traceparent = read_traceparent(request.headers());
+    let id = RequestId::of_traceparent(&traceparent);
+    // A request without one has this one from here on, so that its edits have the same id.
+    if let Ok(value) = HeaderValue::try_from(traceparent) {
+        request.headers_mut().insert(TRACEPARENT, value);
+    }
+    let mut line = Line::begin(&request, id.clone());
+    request.extensions_mut().insert(line.key.clone());
+    let mut response = id.clone().scope(next.run(request)).await;
+    line.status = response.status().as_u16();
+    if let Some(id) = id.header_value() {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// The line of a request, which is logged when it is dropped: also if the request is dropped with its connection.
+struct Line {
+    method: &'static str,
+    route: String,
+    id: RequestId,
+    key: KeyPrefix,
+    began: Instant,
+    status: u16,
+}
+
+impl Line {
+    fn begin(request: &Request, id: RequestId) -> Self {
+        let pattern = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str);
+        let route = route_of(request.method(), pattern, request.uri().path()).to_owned();
+        let (method, key) = (known_method(request.method()), KeyPrefix::default());
+        Self { method, route, id, key, began: Instant::now(), status: DISCONNECTED }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        tracing::info!(
+            method = self.method,
+            route = self.route,
+            status = self.status,
+            duration_ms = milliseconds_since(self.began),
+            request_id = self.id.as_str(),
+            key = self.key.as_str(),
+            "request answered"
+        );
+    }
+}
+
+/// Milliseconds with one decimal.
+fn milliseconds_since(began: Instant) -> f64 {
+    (began.elapsed().as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+/// A client may send any word as its method.
+fn known_method(method: &Method) -> &'static str {
+    let known = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+    known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
+}
+
+/// The path of an operation in the table; of any other request the pattern itself.
+fn route_of<'a>(method: &Method, pattern: &'a str, path: &str) -> &'a str {
+    /// The operations of each pattern, which differ in method and verb.
+    static OPERATIONS: LazyLock<HashMap<String, Vec<&Route>>> = LazyLock::new(|| {
+        let mut operations: HashMap<String, Vec<&Route>> = HashMap::new();
+        ROUTES.iter().for_each(|route| operations.entry(route.pattern()).or_default().push(route));
+        operations
+    });
+    let is_served = |route: &&&Route| {
+        let is_verb = route.path.split_once("{id}:").is_none_or(|(_, verb)| path.rsplit(':').next() == Some(verb));
+        is_verb && method.as_str().eq_ignore_ascii_case(route.method)
+    };
+    let operations = OPERATIONS.get(pattern).map(Vec::as_slice).unwrap_or_default();
+    operations.iter().find(is_served).map_or(pattern, |route| route.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{target}` is `{id}` or `{id}:verb`.
+    #[test]
+    fn routes_are_named_as_in_the_table() {
+        let route = |method, pattern, path| route_of(&method, pattern, path).to_owned();
+        let workflow = "/api/v1/workflows/{target}";
+        assert_eq!(route(Method::GET, workflow, "/api/v1/workflows/7"), "/api/v1/workflows/{id}");
+        assert_eq!(route(Method::POST, workflow, "/api/v1/workflows/7:pause"), "/api/v1/workflows/{id}:pause");
+        assert_eq!(route(Method::POST, workflow, "/api/v1/workflows/7:secret"), workflow);
+        assert_eq!(
+            route(Method::POST, "/api/v1/cron/workflows/{target}", "/api/v1/cron/workflows/7:invoke"),
+            "/api/v1/cron/workflows/{id}:invoke"
+        );
+        assert_eq!(route(Method::GET, "/docs/{*rest}", "/docs/index.css"), "/docs/{*rest}");
+        for operation in ROUTES {
+            let method = Method::from_bytes(operation.method.to_uppercase().as_bytes()).unwrap();
+            let path = operation.path.replace("{id}", "7");
+            assert_eq!(route_of(&method, &operation.pattern(), &path), operation.path);
+        }
+    }
+}

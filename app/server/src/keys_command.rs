@@ -1,0 +1,93 @@
+//! `cronbox-app keys create` and `keys ensure`: create a key with what is named.
+
+use access::ensured_keys::{self, EnsureOutcome};
+use access::keys::{self, Holder, Kind, Role, Secret};
+use access::restrictions::{Restrictions, parse_cidr};
+use access::rights::Scope;
+use anyhow::{Context as _, anyhow, bail};
+use app::api::operations::keys::parse_holder;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use db::PgConnection;
+use ipnet::IpNet;
+use serde::de::DeserializeOwned;
+use workflows::audit::Edit;
+use workflows::definition::field;
+
+/// The rights of a key, and what it is for.
+#[derive(Args)]
+pub(crate) struct NamedKey {
+    /// What it gives access to.
+    #[arg(long, value_parser = parse_word::<Kind>)]
+    kind: Kind,
+    /// The team, for a team key.
+    #[arg(long)]
+    team: Option<i64>,
+    /// The role, for a team key.
+    #[arg(long, value_parser = parse_word::<Role>)]
+    role: Option<Role>,
+    /// What it is for.
+    #[arg(long)]
+    name: String,
+    /// What it permits of what its kind and role permit, separated by commas: read, edit, auditor, operate, admin
+    #[arg(long, value_delimiter = ',', value_parser = parse_word::<Scope>)]
+    scopes: Option<Vec<Scope>>,
+    /// When it expires, RFC 3339
+    #[arg(long)]
+    expires_on: Option<DateTime<Utc>>,
+    /// The networks from which it is accepted, separated by commas, for example 10.1.0.0/16
+    #[arg(long, value_delimiter = ',', value_parser = parse_network)]
+    allowed_cidrs: Option<Vec<IpNet>>,
+}
+
+impl NamedKey {
+    fn parse(&self, now: DateTime<Utc>) -> anyhow::Result<(Holder, Restrictions)> {
+        field::check_name("name", &self.name).map_err(|error| anyhow!("--{}", error.detail))?;
+        let holder = parse_holder(self.kind, self.team, self.role).map_err(|error| anyhow!(error.detail))?;
+        let restrictions = Restrictions {
+            scopes: self.scopes.clone(),
+            expires_on: self.expires_on,
+            allowed_cidrs: self.allowed_cidrs.clone(),
+        };
+        restrictions.check(holder, now).map_err(|error| anyhow!(error.detail))?;
+        Ok((holder, restrictions))
+    }
+}
+
+/// Creates a key.
+///
+/// # Errors
+/// Fails if an option is not valid, or if the database refuses the statement.
+pub(crate) async fn create_key(tx: &mut PgConnection, named: &NamedKey, edit: &Edit) -> anyhow::Result<Secret> {
+    let (holder, restrictions) = named.parse(edit.now)?;
+    let created = keys::create_restricted_key(tx, holder, &named.name, &restrictions, edit).await;
+    Ok(created.context("cannot create the key")?.1)
+}
+
+/// Creates the given key unless it exists, and returns a sentence about it without its secret.
+///
+/// # Errors
+/// Fails if an option or the key is not valid, or if the database refuses the statement.
+pub(crate) async fn ensure_key(
+    tx: &mut PgConnection,
+    key: &str,
+    named: &NamedKey,
+    edit: &Edit,
+) -> anyhow::Result<String> {
+    let (holder, restrictions) = named.parse(edit.now)?;
+    let ensured = ensured_keys::ensure_key(tx, key.trim(), holder, &named.name, &restrictions, edit).await;
+    match ensured.context("cannot create the key")? {
+        EnsureOutcome::Created(key) => Ok(format!("key {} created", key.prefix)),
+        EnsureOutcome::Existed(key) => Ok(format!("key {} exists", key.prefix)),
+        EnsureOutcome::Refused(refusal) => bail!("the key in CRONBOX_KEY cannot be used: {refusal}"),
+    }
+}
+
+/// Parses an enum value of the API from the command line.
+pub(crate) fn parse_word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).map_err(|error| error.to_string())
+}
+
+fn parse_network(text: &str) -> Result<IpNet, String> {
+    parse_cidr(text).map_err(|error| error.detail)
+}

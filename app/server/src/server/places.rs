@@ -1,0 +1,139 @@
+//! Steps 1 and 7 of 7: the places of connections. When all are taken, a connection without a key makes room.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use access::network::network_of;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::connection::Connection;
+
+/// The places; clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    /// How many connections an address may have; 0 = no limit.
+    most_of_address: usize,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next_id: u64,
+    /// In the order in which they were opened.
+    connections: BTreeMap<u64, Arc<Connection>>,
+    of_network: HashMap<IpAddr, usize>,
+}
+
+/// The place of a connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    id: u64,
+    open: Arc<Mutex<Open>>,
+    pub(super) connection: Arc<Connection>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// `most` places, of which an address may take `most_of_address`; 0 = no limit of its own.
+    pub(super) fn new(most: usize, most_of_address: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(most)), most_of_address, open: Arc::default() }
+    }
+
+    /// Whether the address, or its IPv6 network, has as many connections as it may have.
+    pub(super) fn is_limit_reached(&self, address: IpAddr) -> bool {
+        let count = self.lock().of_network.get(&network_of(address)).copied();
+        self.most_of_address > 0 && count.is_some_and(|count| count >= self.most_of_address)
+    }
+
+    /// Takes a place if one is free.
+    pub(super) fn try_take(&self, address: IpAddr) -> Option<Place> {
+        Some(self.register(address, self.free.clone().try_acquire_owned().ok()?))
+    }
+
+    /// Takes a place as soon as one is free.
+    pub(super) async fn take(&self, address: IpAddr) -> Option<Place> {
+        // The semaphore is never closed.
+        Some(self.register(address, self.free.clone().acquire_owned().await.ok()?))
+    }
+
+    /// Ends the oldest idle connection on which no request had an active key, or else the oldest of those that have a
+    /// request in progress. Returns its address.
+    pub(super) fn end_expendable(&self) -> Option<IpAddr> {
+        let open = self.lock();
+        let expendable = || open.connections.values().filter(|connection| connection.is_expendable());
+        let ended = expendable().find(|connection| connection.is_idle()).or_else(|| expendable().next())?;
+        ended.end();
+        Some(ended.address)
+    }
+
+    fn register(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Place {
+        let connection = Arc::new(Connection::new(address));
+        let mut open = self.lock();
+        let id = open.next_id;
+        open.next_id += 1;
+        open.connections.insert(id, connection.clone());
+        *open.of_network.entry(network_of(address)).or_default() += 1;
+        drop(open);
+        Place { id, open: self.open.clone(), connection, _permit: permit }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.connections.remove(&self.id);
+        let network = network_of(self.connection.address);
+        let Some(count) = open.of_network.get_mut(&network) else { return };
+        *count -= 1;
+        if *count == 0 {
+            open.of_network.remove(&network);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(nth: u32) -> IpAddr {
+        IpAddr::V4(nth.into())
+    }
+
+    #[test]
+    fn connections_without_a_key_make_room() {
+        let places = Places::new(4, 0);
+        let taken: Vec<Place> = (1..=4).map(|nth| places.try_take(address(nth)).unwrap()).collect();
+        assert!(places.try_take(address(5)).is_none());
+        assert!(!places.is_limit_reached(address(1)), "there is no limit of an address");
+        taken[0].connection.set_authenticated();
+        taken[1].connection.begin_request();
+        assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one");
+        assert_eq!(places.end_expendable(), Some(address(4)), "the first one ends already");
+        assert_eq!(places.end_expendable(), Some(address(2)), "no other is idle");
+        assert_eq!(places.end_expendable(), None, "the last one has a key");
+        drop(taken);
+        assert!(places.try_take(address(5)).is_some());
+    }
+
+    #[test]
+    fn connections_are_limited_by_network() {
+        let places = Places::new(4, 2);
+        let [ours, neighbour, other] =
+            ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"].map(|address| address.parse::<IpAddr>().unwrap());
+        let first = places.try_take(ours).unwrap();
+        assert!(!places.is_limit_reached(ours));
+        let second = places.try_take(neighbour).unwrap();
+        assert!(places.is_limit_reached(ours) && places.is_limit_reached(neighbour), "one client has all of a /64");
+        assert!(!places.is_limit_reached(other));
+        drop(first);
+        assert!(!places.is_limit_reached(ours));
+        drop(second);
+        assert!(places.lock().of_network.is_empty() && places.lock().connections.is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! The log of each program, on standard error: one event is one line, whatever text its fields have.
+//!
+//! Names, messages and errors have text of clients. A line break in it would begin a line of its own, which looks like
+//! one of cronbox, and an escape code would control the terminal of the reader. So [`line`] escapes both, in all lines.
+
+mod line;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal as _};
+use std::panic::{self, PanicHookInfo};
+use std::str::FromStr;
+
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use line::{LineWriter, Sequences};
+
+/// The form of the lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// For people; with colours if standard error is a terminal.
+    #[default]
+    Text,
+    /// For programs: each line is one JSON object.
+    Json,
+}
+
+impl FromStr for Form {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Form::Text),
+            "json" => Ok(Form::Json),
+            _ => Err("it must be text or json"),
+        }
+    }
+}
+
+/// Starts the log of this process, and logs panics in it. `RUST_LOG` replaces the filter. Call it once.
+///
+/// # Panics
+/// Panics if the process has a log already.
+pub fn start_log(form: Form, filter: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
+    let has_colours = form == Form::Text && io::stderr().is_terminal() && !is_without_colours();
+    let sequences = if has_colours { Sequences::Kept } else { Sequences::Escaped };
+    new_subscriber(form, filter, has_colours, move || LineWriter::new(io::stderr(), sequences)).init();
+    panic::set_hook(Box::new(log_panic));
+}
+
+/// Returns the subscriber of a log with this form.
+///
+/// The filter is of the complete subscriber. A filter of one layer would lose the event after a question whether another
+/// one is wanted, as sqlx asks it for each statement.
+fn new_subscriber<W>(form: Form, filter: EnvFilter, has_colours: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // If a line cannot be written because the reader of the pipe has exited, it is lost; it must not end a task.
+    let log = tracing_subscriber::fmt().log_internal_errors(false);
+    let log = log.with_env_filter(filter).with_ansi(has_colours).with_writer(writer);
+    match form {
+        Form::Text => Box::new(log.finish()),
+        Form::Json => Box::new(log.json().finish()),
+    }
+}
+
+/// The convention of <https://no-color.org>.
+#[expect(clippy::disallowed_methods, reason = "the variable is of no program, and the library reads it here, too")]
+fn is_without_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string);
+    let message = panic.payload_as_str().unwrap_or_default();
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(place, error = message, backtrace, "panicked");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What was written.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(form: Form, filter: &str, events: impl FnOnce()) -> String {
+        let written = Written::default();
+        let writer = written.clone();
+        let writer = move || LineWriter::new(writer.clone(), Sequences::Escaped);
+        tracing::subscriber::with_default(new_subscriber(form, EnvFilter::new(filter), false, writer), events);
+        written.text()
+    }
+
+    /// A client may write lines that look like those of cronbox, or codes that control a terminal.
+    #[test]
+    fn text_of_clients_stays_in_its_line() {
+        let forged = "hi\n2026-11-21T23:59:59Z ERROR app: FORGED\r\u{1b}[2J\u{85}\u{2028}\u{2029}\u{202e}\u{7f}\t\0 é";
+        let events = || {
+            tracing::info!(text = forged, "as a field");
+            tracing::info!(text = %forged, "as it is displayed");
+            tracing::info!(text = ?forged, "as it is debugged");
+            tracing::info!("in the message: {forged}");
+        };
+        for form in [Form::Text, Form::Json] {
+            let log = logged(form, "info", events);
+            assert_eq!(log.lines().count(), 4, "{log}");
+            assert_eq!(log.chars().filter(|one| one.is_control()).collect::<String>(), "\n\n\n\n", "{log}");
+            assert!(!log.contains(['\u{2028}', '\u{2029}', '\u{202e}']), "{log}");
+            assert_eq!(log.matches('é').count(), 4, "{log}");
+        }
+        for line in logged(Form::Json, "info", events).lines() {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            let fields = &event["fields"];
+            let text = fields["text"].as_str().unwrap_or_else(|| fields["message"].as_str().unwrap());
+            assert!(text.contains("FORGED"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_json_form_is_that_of_lambdas() {
+        let log = logged(Form::Json, "info", || tracing::warn!(target: "app", workflow_id = 12, "run accepted"));
+        let event: serde_json::Value = serde_json::from_str(&log).unwrap();
+        assert_eq!((&event["level"], &event["target"]), (&"WARN".into(), &"app".into()));
+        assert_eq!(event["fields"], serde_json::json!({"message": "run accepted", "workflow_id": 12}));
+        assert!(event["timestamp"].is_string(), "{log}");
+    }
+
+    /// sqlx asks for each statement whether its events are wanted. With a filter of one layer, the next event was lost.
+    #[test]
+    fn no_event_is_lost_after_a_question() {
+        for filter in ["info,app=debug", "info,sqlx=warn,app=debug", "app=debug"] {
+            let log = logged(Form::Text, filter, || {
+                for _ in 0..3 {
+                    let is_wanted = tracing::enabled!(target: "sqlx::query", tracing::Level::DEBUG, summary);
+                    assert!(!is_wanted, "{filter}");
+                    tracing::debug!(target: "app", "event of the app");
+                    tracing::info!(target: "app", "event of the app");
+                }
+            });
+            assert_eq!(log.lines().count(), 6, "{filter}: {log}");
+        }
+    }
+}

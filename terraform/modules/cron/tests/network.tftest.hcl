@@ -1,0 +1,103 @@
+# Which addresses the Lambdas reach.
+
+provider "aws" {
+  region                      = "eu-west-1"
+  access_key                  = "fake"
+  secret_key                  = "fake"
+  skip_credentials_validation = true
+  skip_requesting_account_id  = true
+  skip_metadata_api_check     = true
+}
+
+override_data {
+  target          = data.aws_caller_identity.current
+  override_during = plan
+  values          = { account_id = "123456789012" }
+}
+
+variables {
+  env                        = "test"
+  vpc_id                     = "vpc-0123456789abcdef0"
+  subnet_ids                 = ["subnet-0123456789abcdef0"]
+  database_security_group_id = "sg-0123456789abcdef0"
+  database_secret_arn        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+  scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+  app_base_url               = "https://cron.example.com"
+  alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
+  # Any file is sufficient: this test does not read the zips.
+  publisher_zip = "versions.tf"
+  runner_zip    = "versions.tf"
+}
+
+run "without_endpoints_aws_is_reached_by_nat" {
+  command = plan
+
+  assert {
+    condition = (
+      [for rule in aws_vpc_security_group_egress_rule.publisher_to_aws : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"] &&
+      [for rule in aws_vpc_security_group_egress_rule.runner_to_aws : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"] &&
+      length(aws_vpc_security_group_egress_rule.publisher_to_endpoints) == 0 &&
+      length(aws_vpc_security_group_egress_rule.runner_to_endpoints) == 0 &&
+      length(aws_vpc_security_group_egress_rule.runner_to_app) == 0
+    )
+    error_message = "AWS's addresses change, so both may reach port 443 of every address."
+  }
+}
+
+run "with_endpoints_aws_is_reached_only_by_them" {
+  command = plan
+
+  variables {
+    create_vpc_endpoints        = true
+    endpoint_security_group_ids = ["sg-0000000000000000e"]
+    app_security_group_id       = "sg-0000000000000000a"
+  }
+
+  assert {
+    condition = (
+      length(aws_vpc_security_group_egress_rule.publisher_to_aws) == 0 &&
+      length(aws_vpc_security_group_egress_rule.runner_to_aws) == 0 &&
+      keys(aws_vpc_security_group_egress_rule.publisher_to_endpoints) == ["created", "sg-0000000000000000e"] &&
+      keys(aws_vpc_security_group_egress_rule.runner_to_endpoints) == ["created", "sg-0000000000000000e"] &&
+      alltrue([for rule in aws_vpc_security_group_egress_rule.publisher_to_endpoints : rule.cidr_ipv4 == null && rule.to_port == 443]) &&
+      alltrue([for rule in aws_vpc_security_group_egress_rule.runner_to_endpoints : rule.cidr_ipv4 == null && rule.to_port == 443])
+    )
+    error_message = "No rule permits all addresses."
+  }
+
+  assert {
+    condition = (
+      aws_vpc_security_group_egress_rule.runner_to_app[0].cidr_ipv4 == null &&
+      aws_vpc_security_group_egress_rule.runner_to_app[0].referenced_security_group_id == "sg-0000000000000000a" &&
+      aws_vpc_security_group_egress_rule.runner_to_app[0].to_port == 443
+    )
+    error_message = "The runner reaches only the app's group."
+  }
+}
+
+run "the_app_has_a_rule_of_its_own_with_endpoints" {
+  command = plan
+
+  variables {
+    create_vpc_endpoints = true
+  }
+
+  assert {
+    condition     = [for rule in aws_vpc_security_group_egress_rule.runner_to_app : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"]
+    error_message = "Without the app's group, its port stays open at every address."
+  }
+}
+
+run "one_endpoint_is_not_enough" {
+  command = plan
+
+  variables {
+    create_vpc_endpoints             = true
+    interface_endpoint_service_names = ["secretsmanager"]
+  }
+
+  assert {
+    condition     = length(aws_vpc_security_group_egress_rule.publisher_to_aws) == 1
+    error_message = "The publisher reaches EventBridge Scheduler by NAT."
+  }
+}

@@ -1,0 +1,76 @@
+//! What each answer permits a browser and a cache to do.
+
+use regex::Regex;
+use reqwest::Method;
+use serde_json::json;
+use tests::{Answer, Api, Story, send_request};
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// The value of a header; empty if the answer does not have it.
+fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    answer.headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+#[track_caller]
+fn assert_protected(answer: &Answer, cache_control: &str, of: &str) {
+    assert_eq!(header(answer, "content-security-policy"), POLICY, "{of}");
+    assert_eq!(header(answer, "x-content-type-options"), "nosniff", "{of}");
+    assert_eq!(header(answer, "referrer-policy"), "no-referrer", "{of}");
+    assert_eq!(header(answer, "x-frame-options"), "DENY", "{of}");
+    assert_eq!(header(answer, "cache-control"), cache_control, "{of}");
+    let vary = if cache_control == "no-store" { "" } else { "X-API-Key, Authorization, Cookie" };
+    assert_eq!(header(answer, "vary"), vary, "{of}");
+    assert_eq!((header(answer, "set-cookie"), header(answer, "access-control-allow-origin")), ("", ""), "{of}");
+}
+
+#[tokio::test]
+async fn every_answer_restricts_browsers_and_caches() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let (stranger, editor) = (Api::without_key(s.url()), s.editor());
+    for path in ["/docs/", "/docs/swagger-ui-bundle.js", "/openapi.json", "/healthz", "/metrics", "/nowhere"] {
+        assert_protected(&stranger.get(path).await, "no-store", path);
+    }
+    let workflow = format!("/api/v1/workflows/{id}");
+    for path in [workflow.as_str(), "/api/v1/runs", "/api/v1/workflows/999999", "/api/v1/runs?limit=x"] {
+        assert_protected(&editor.get(path).await, "private, no-cache", path);
+        assert_protected(&stranger.get(path).await.expect(401), "private, no-cache", path);
+    }
+    assert_eq!(header(&editor.get(&workflow).await.expect(200), "etag"), "\"1\"");
+    assert_protected(&editor.patch(&workflow, &json!({"description": "d"})).await.expect(200), "no-store", "an edit");
+    assert_protected(&send_request(editor.request(Method::OPTIONS, &workflow)).await, "no-store", "a preflight");
+    // What is shown once.
+    let team = s.admin().post("/api/v1/teams", &json!({"name": "secretive"})).await.expect(201);
+    assert_protected(&team, "no-store", "a signing secret");
+    let key = s.admin().post("/api/v1/keys", &json!({"name": "k", "kind": "admin"})).await.expect(201);
+    assert_protected(&key, "no-store", "a key");
+    s.publish().await;
+    s.end().await;
+}
+
+/// The page of the description needs nothing that its policy refuses, and tells no other server that it was opened.
+#[tokio::test]
+async fn the_docs_page_has_no_inline_code() {
+    let s = Story::today().await;
+    let page = Api::without_key(s.url()).get("/docs/").await.expect(200).text;
+    let tag = Regex::new(r"<(\w+)([^>]*)>([^<]*)").unwrap();
+    let inline = Regex::new(r"\s(style|on\w+)=|javascript:").unwrap();
+    let inline = Regex::new(r"\s(style|on\w+)=|javascript:").unwrap();
+    let mut scripts = 0;
+    for found in tag.captures_iter(&page) {
+        let (name, attributes, content) = (&found[1], &found[2], found[3].trim());
+        assert!(!inline.is_match(attributes), "{}", &found[0]);
+        assert!(name != "style", "{}", &found[0]);
+        if name == "script" {
+            assert!(attributes.contains("src=\"./") && content.is_empty(), "{}", &found[0]);
+            scripts += 1;
+        }
+    }
+    assert!(scripts >= 3, "{page}");
+    let settings = Api::without_key(s.url()).get("/docs/swagger-initializer.js").await.expect(200).text;
+    assert!(settings.contains("\"validatorUrl\": \"none\"") && settings.contains("/openapi.json"), "{settings}");
+    assert!(!settings.contains("http://") && !settings.contains("https://"), "{settings}");
+    s.end().await;
+}

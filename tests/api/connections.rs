@@ -1,0 +1,209 @@
+//! Connections: a client that reads nothing loses its own, and clients without a key make room for those with one.
+
+use std::time::Instant;
+
+use reqwest::Method;
+use serde_json::json;
+use tests::{Answer, Api, PATIENCE, Story};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::tenant_isolation::{lock_workflow, without_timeouts};
+
+/// The address of the app, as a socket needs it.
+fn address(s: &Story) -> &str {
+    s.url().strip_prefix("http://").unwrap()
+}
+
+/// A client that requests 15 MB and reads nothing. The kernel buffers less.
+async fn client_that_reads_nothing(s: &Story) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(2_048).unwrap();
+    let mut stream = socket.connect(address(s).parse().unwrap()).await.unwrap();
+    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: a\r\n\r\n".repeat(10);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The count of a reason in `/metrics`.
+async fn refusals(api: &Api, reason: &str) -> u64 {
+    let metrics = api.get("/metrics").await.expect(200).text;
+    let name = format!("cronbox_refusals_total{{reason=\"{reason}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_default()
+}
+
+async fn until_refused(api: &Api, reason: &str, times: u64) {
+    let began = Instant::now();
+    while refusals(api, reason).await < times {
+        assert!(began.elapsed() < PATIENCE, "{} of {times} {reason}", refusals(api, reason).await);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// A hundred of them took all connections for ever, and no key was needed.
+#[tokio::test]
+async fn clients_that_read_nothing_lose_their_connection() {
+    let s = Story::with_app(|config| {
+        config.write_timeout_ms = 300;
+        config.header_timeout_ms = 600_000;
+        config.max_connections = 30;
+    })
+    .await;
+    let api = Api::without_key(s.url());
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(client_that_reads_nothing(&s).await);
+    }
+    until_refused(&api, "slow_write", 20).await;
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(address(&s)).await.unwrap());
+    }
+    api.get("/healthz").await.expect(200);
+    assert_eq!(refusals(&api, "connection_places").await, 0, "their places are free");
+    s.end().await;
+}
+
+/// A connection that stays open, with one request after another.
+struct KeptConnection {
+    stream: TcpStream,
+    key: String,
+}
+
+impl KeptConnection {
+    async fn open(s: &Story, key: &str) -> Self {
+        Self { stream: TcpStream::connect(address(s)).await.unwrap(), key: key.to_owned() }
+    }
+
+    /// Sends a request; returns the first line of the answer.
+    async fn get(&mut self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nx-api-key: {}\r\n\r\n", self.key);
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = async {
+            while !is_complete(&answer) {
+                assert!(self.stream.read_buf(&mut answer).await.unwrap() > 0, "the connection ended");
+            }
+        };
+        tokio::time::timeout(PATIENCE, read).await.expect("no answer");
+        String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+/// Whether an answer has its headers and as many bytes as they announce.
+fn is_complete(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer).to_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let announced = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    body.len() >= announced.unwrap_or(0)
+}
+
+/// No timeout ends the silent connections here: only their places count.
+#[tokio::test]
+async fn silent_connections_make_room_for_keys() {
+    let s = Story::with_app(|config| {
+        config.header_timeout_ms = 600_000;
+        config.max_connections = 8;
+    })
+    .await;
+    let mut kept = KeptConnection::open(&s, &s.keys.editor).await;
+    assert_eq!(kept.get("/api/v1/runs").await, "HTTP/1.1 200 OK");
+    let mut silent = Vec::new();
+    for _ in 0..30 {
+        silent.push(TcpStream::connect(address(&s)).await.unwrap());
+        let answer = tokio::time::timeout(PATIENCE, s.scheduler_key().get("/healthz")).await;
+        answer.expect("the silent clients have all places").expect(200);
+    }
+    assert_eq!(kept.get("/api/v1/runs").await, "HTTP/1.1 200 OK", "a connection with a key stays");
+    assert!(refusals(&Api::without_key(s.url()), "connection_places").await > 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn requests_need_one_host() {
+    let s = Story::today().await;
+    for (version, headers, status) in [
+        ("1.1", "", "400"),
+        ("1.1", "host: a\r\nhost: b\r\n", "400"),
+        ("1.1", "host: a\r\n", "200"),
+        ("1.0", "", "200"),
+    ] {
+        let mut stream = TcpStream::connect(address(&s)).await.unwrap();
+        let request = format!("GET /healthz HTTP/{version}\r\nconnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+        assert!(answer.starts_with(&format!("HTTP/{version} {status}")), "{headers:?}: {answer}");
+        assert_eq!(answer.contains("invalid_host"), status == "400", "{answer}");
+    }
+    s.end().await;
+}
+
+const UNKNOWN: &str = "cb_000000000000_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// A request of a client behind a proxy.
+async fn request_from(api: &Api, client: &str, path: &str) -> Answer {
+    tests::send_request(api.request(Method::GET, path).header("x-forwarded-for", client)).await
+}
+
+#[tokio::test]
+async fn clients_behind_proxies_are_counted_apart() {
+    let s = Story::with_app(|config| {
+        config.bad_keys_per_min = 2;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    })
+    .await;
+    let stranger = Api::new(s.url(), UNKNOWN);
+    for _ in 0..2 {
+        request_from(&stranger, "203.0.113.1", "/api/v1/runs").await.refused(401, "unauthorized", None);
+    }
+    request_from(&stranger, "203.0.113.1", "/api/v1/runs").await.refused(429, "rate_limited", None);
+    request_from(&stranger, "198.51.100.7, 203.0.113.1", "/api/v1/runs").await.refused(429, "rate_limited", None);
+    request_from(&stranger, "203.0.113.2", "/api/v1/runs").await.refused(401, "unauthorized", None);
+    s.end().await;
+}
+
+/// One client has as many edits in progress as it may; others, and fires, do not wait for it.
+#[tokio::test]
+async fn requests_of_an_address_are_limited() {
+    let s = Story::with_app(|config| {
+        config.address_requests_in_flight = 1;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    })
+    .await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    without_timeouts(&s.app().pools.edits).await;
+    let holder = lock_workflow(&s, id).await;
+    let (editor, edited) = (s.editor(), path.clone());
+    let edit = tokio::spawn(async move {
+        let edit = editor.request(Method::PATCH, &edited).json(&json!({"description": "x"}));
+        tests::send_request(edit.header("x-forwarded-for", "203.0.113.1")).await
+    });
+    s.until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'", 1)
+        .await;
+    let second = request_from(&s.editor(), "203.0.113.1", &path).await;
+    second.refused(429, "limit_requests_in_flight", None);
+    assert_eq!(second.headers["ratelimit-policy"], "\"address-requests\";q=1;qu=\"concurrent-requests\"");
+    request_from(&s.editor(), "203.0.113.2", &path).await.expect(200);
+    let fire = s.scheduler_key().request(Method::POST, "/api/v1/cron/workflows/1:invoke").json(&json!({}));
+    tests::send_request(fire.header("x-forwarded-for", "203.0.113.1")).await.expect(400);
+    holder.rollback().await.unwrap();
+    edit.await.unwrap().expect(200);
+    request_from(&s.editor(), "203.0.113.1", &path).await.expect(200);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn metrics_and_docs_move_to_their_listener() {
+    let s = Story::with_app(|config| config.admin_addr = Some(([127, 0, 0, 1], 0).into())).await;
+    let (public, admin) = (Api::without_key(s.url()), Api::without_key(s.admin_url().unwrap()));
+    for path in ["/metrics", "/openapi.json", "/docs/"] {
+        public.get(path).await.refused(404, "not_found", None);
+        admin.get(path).await.expect(200);
+    }
+    public.get("/healthz").await.expect(200);
+    for path in ["/healthz", "/api/v1/runs"] {
+        admin.get(path).await.refused(404, "not_found", None);
+    }
+    s.end().await;
+}

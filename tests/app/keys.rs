@@ -1,0 +1,115 @@
+//! `cronbox-app keys ensure`: a deployment brings its first key.
+
+use std::process::Output;
+
+use serde_json::json;
+use tests::{Api, Story};
+
+use crate::startup::{app, expect_error, run};
+
+async fn generate(kind: &str) -> String {
+    let made = run(app().args(["keys", "generate", "--kind", kind])).await;
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+async fn ensure(s: &Story, key: &str, words: &[&str]) -> Output {
+    let mut command = app();
+    command.args(["keys", "ensure"]).args(words).env("DATABASE_URL", s.dsn()).env("CRONBOX_KEY", key);
+    run(&mut command).await
+}
+
+const RUNNER: [&str; 4] = ["--kind", "scheduler", "--name", "runner"];
+
+#[tokio::test]
+async fn ensured_keys_are_created_once() {
+    let s = Story::today().await;
+    let key = generate("scheduler").await;
+    let both = futures::future::join_all((0..4).map(|_| ensure(&s, &key, &RUNNER))).await;
+    let said: Vec<_> = both.iter().map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).collect();
+    assert!(both.iter().all(|output| output.status.success()), "{both:?}");
+    let prefix = &key[..16];
+    assert_eq!(said.iter().filter(|line| **line == format!("key {prefix} created")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|line| **line == format!("key {prefix} exists")).count(), 3, "{said:?}");
+    assert_eq!(s.count("SELECT count(*) FROM api_keys WHERE name = 'runner'").await, 1);
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE after ->> 'name' = 'runner'").await, 1);
+    Api::new(s.url(), &key).post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn unusable_keys_are_not_ensured() {
+    let s = Story::today().await;
+    let key = generate("scheduler").await;
+    let refused = async |key: &str, words: &[&str], sentence: &str| {
+        let output = ensure(&s, key, words).await;
+        expect_error(&output, sentence);
+        assert!(!String::from_utf8_lossy(&output.stderr).contains(&key[key.len().min(16)..]) || key.len() <= 16);
+    };
+    for weak in ["secret", "", "hunter2hunter2hunter2hunter2hunter2hunter2hunter2hunter2hunter2", &key[..64]] {
+        refused(weak, &RUNNER, "it is no key").await;
+    }
+    let repeated = access::key_text::add_checksum(format!("cbs_{}", "ab0".repeat(18) + "c"));
+    refused(&repeated, &RUNNER, "its secret is not random").await;
+    refused("cb_0123456789ab_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", &RUNNER, "cannot be created any more").await;
+    refused(&key, &["--kind", "admin", "--name", "runner"], "a key of another kind").await;
+    assert!(ensure(&s, &key, &RUNNER).await.status.success());
+    let forged = access::key_text::add_checksum(key[..16].to_owned() + "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg");
+    refused(&forged, &RUNNER, "another key has the same prefix").await;
+    let narrower = [&RUNNER[..], &["--allowed-cidrs", "10.0.0.0/8"]].concat();
+    refused(&key, &narrower, "it exists with another kind, team, role").await;
+    s.execute("UPDATE api_keys SET revoked_on = now() WHERE name = 'runner'").await;
+    refused(&key, &RUNNER, "it was revoked").await;
+    s.execute("UPDATE api_keys SET revoked_on = NULL, expires_on = now() WHERE name = 'runner'").await;
+    refused(&key, &RUNNER, "it has expired").await;
+    s.end().await;
+}
+
+/// So a deployment that stores a key of version 0.1 can run the command, too.
+#[tokio::test]
+async fn ensured_keys_of_version_0_1_exist() {
+    let s = Story::today().await;
+    let key = "cb_0123456789ab_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    s.execute(
+        "INSERT INTO api_keys (id, prefix, hash, kind, name, created_on)
+         VALUES (gen_random_uuid(), '0123456789ab', sha256('cb_0123456789ab_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'),
+                 'scheduler', 'runner', now())",
+    )
+    .await;
+    let output = ensure(&s, key, &RUNNER).await;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "key 0123456789ab exists\n");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn created_keys_have_their_restrictions() {
+    let s = Story::today().await;
+    let create = async |words: &[&str]| {
+        let mut command = app();
+        command
+            .args(["keys", "create", "--kind", "admin", "--name", "auditor"])
+            .args(words)
+            .env("DATABASE_URL", s.dsn());
+        run(&mut command).await
+    };
+    let made = create(&[
+        "--scopes",
+        "auditor",
+        "--allowed-cidrs",
+        "127.0.0.1,10.0.0.0/8",
+        "--expires-on",
+        "2099-01-01T00:00:00Z",
+    ]);
+    let made = made.await;
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let api = Api::new(s.url(), &key);
+    let listed = api.get("/api/v1/keys?limit=200").await.expect(200).json;
+    let shown = listed["items"].as_array().unwrap().iter().find(|shown| shown["name"] == "auditor").unwrap().clone();
+    assert_eq!(shown["scopes"], json!(["auditor"]));
+    assert_eq!(shown["allowed_cidrs"], json!(["127.0.0.1/32", "10.0.0.0/8"]));
+    assert_eq!(shown["expires_on"], "2099-01-01T00:00:00Z");
+    api.post("/api/v1/keys", &json!({"name": "k", "kind": "admin"})).await.refused(403, "forbidden", None);
+    expect_error(&create(&["--expires-on", "2020-01-01T00:00:00Z"]).await, "expires_on must be in the future");
+    expect_error(&create(&["--scopes", "invoke"]).await, "cannot have the scope invoke");
+    expect_error(&create(&["--allowed-cidrs", "10.1.2.3/8"]).await, "write 10.0.0.0/8");
+    s.end().await;
+}
