@@ -296,9 +296,9 @@ async fn persons_of_two_teams_act_team_by_team() {
             let body = json!({"description": format!("{nth} {writable}")});
             let answer = people.send(Method::PATCH, &path, &both, Some(&body)).await;
             if is_writable {
-                drop(answer.expect(200))
+                drop(answer.expect(200));
             } else {
-                answer.refused(403, "forbidden", None)
+                answer.refused(403, "forbidden", None);
             }
             let encoded = format!("/api/v1/workflows/%{:02x}{}", id.to_string().as_bytes()[0], &id.to_string()[1..]);
             let answer = people.send(Method::PATCH, &encoded, &both, Some(&body)).await;
