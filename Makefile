@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis security oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -31,7 +31,7 @@ model: setup ## visits every state of the model of the protocols, and compares 1
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test deploy --test schemathesis --test security --test states --test ablations --test conformance -- -D warnings
+	cargo clippy --workspace --test deploy --test schemathesis --test security --test oidc --test states --test ablations --test conformance -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
@@ -91,10 +91,14 @@ ifeq ($(ONLY),)
 	$(MAKE) schemathesis
 endif
 
+oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and calls the API with their tokens
+	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
+	cargo test --workspace --test oidc -- --nocapture
+
 pins: ## writes versions and digests of all Python tools (scripts/*.txt) from their lists (scripts/*.in)
 	sh scripts/pins.sh "$(TARGET)"
 
-ci: setup lint deny sqlx-check test model security terraform
+ci: setup lint deny sqlx-check test model security oidc terraform
 
 deny: ## checks licences, sources, banned crates and advisories (CRONBOX_ADVISORY_DB=DIR); does not change Cargo.lock
 	sh scripts/deny.sh "$(TARGET)"

@@ -124,7 +124,11 @@ async fn requests_need_one_host() {
     for (version, headers, status) in [
         ("1.1", "", "400"),
         ("1.1", "host: a\r\nhost: b\r\n", "400"),
+        ("1.1", "host: a b\r\n", "400"),
+        ("1.1", "host: a/b\r\n", "400"),
+        ("1.1", "host: a@b\r\n", "400"),
         ("1.1", "host: a\r\n", "200"),
+        ("1.1", "host: [::1]:80\r\n", "200"),
         ("1.0", "", "200"),
     ] {
         let mut stream = TcpStream::connect(address(&s)).await.unwrap();

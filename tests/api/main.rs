@@ -18,6 +18,7 @@ mod lists;
 mod openapi;
 mod outbox;
 mod patches;
+mod people;
 mod previews;
 mod schedules;
 mod secrets;

@@ -39,7 +39,7 @@ async fn no_secret_is_logged_or_returned() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let (header, body, input) = ("canary-header-7c1", "canary-body-7c3", "canary-input-7c4");
     let (path_token, query_token) = ("canary-path-7c5", "canary-query-7c6");
-    let action = json!({"type": "http", "method": "POST", "url": format!("http://127.0.0.1:9/{path_token}?token={query_token}"),
+    let action = json!({"type": "http", "method": "POST", "url": format!("http://127.0.0.1:8009/{path_token}?token={query_token}"),
                         "headers": {"authorization": header}, "body": {"pass": {"secret": body}}});
     let workflow = json!({"name": "secretive", "cron_schedule": "0 9 * * *", "action": action,
                           "starting_inputs": {"a": [{"secret": input}]}});
@@ -48,8 +48,7 @@ async fn no_secret_is_logged_or_returned() {
     assert_eq!(made.json["action"]["url"], action["url"], "an editor must be able to change it");
     let path = format!("/api/v1/workflows/{}", made.id());
     s.editor().patch(&path, &json!({"description": "x"})).await.expect(200);
-    let other =
-        json!({"action": {"url": format!("http://127.0.0.1:9/{path_token}-2?{query_token}"), "body": {"new": body}}});
+    let other = json!({"action": {"url": format!("http://127.0.0.1:8009/{path_token}-2?{query_token}"), "body": {"new": body}}});
     let edited = s.editor().merge_patch(&path, &other).await.expect(200).json;
     assert_eq!(
         edited["action"]["body"],
@@ -69,7 +68,7 @@ async fn no_secret_is_logged_or_returned() {
         seen += &viewer.get(shown).await.expect(200).text;
         assert!(!s.editor().get(shown).await.expect(200).text.contains(input), "inputs that are marked are write-only");
     }
-    assert!(seen.contains(r#""url":"http://127.0.0.1:9""#), "a viewer sees the origin: {seen}");
+    assert!(seen.contains(r#""url":"http://127.0.0.1:8009""#), "a viewer sees the origin: {seen}");
     // The rest of the body is not marked.
     let seen = seen.replace(&format!(r#""new":"{body}""#), "");
     let key = s.admin().post("/api/v1/keys", &json!({"name": "k", "kind": "admin"})).await.expect(201).json;
@@ -112,10 +111,10 @@ async fn no_secret_is_logged_or_returned() {
 async fn a_new_origin_requires_the_headers_again() {
     let s = Story::today().await;
     let action =
-        json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:9/a", "headers": {"Authorization": "x"}});
+        json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8009/a", "headers": {"Authorization": "x"}});
     let made = json!({"name": "w", "action": action, "starting_inputs": {"pin": {"secret": 1}}});
     let path = format!("/api/v1/workflows/{}", s.editor().post("/api/v1/workflows", &made).await.expect(201).id());
-    for url in ["http://127.0.0.1:10/a", "https://127.0.0.1:9/a", "http://127.0.0.2:9/a"] {
+    for url in ["http://127.0.0.1:8010/a", "https://127.0.0.1:8009/a", "http://127.0.0.2:8009/a"] {
         let refused = s.editor().merge_patch(&path, &json!({"action": {"url": url}})).await;
         refused.refused(400, "invalid_field", Some("action.headers.Authorization"));
         assert!(refused.json["detail"].as_str().unwrap().contains("send the header values again"), "{}", refused.text);
@@ -123,10 +122,10 @@ async fn a_new_origin_requires_the_headers_again() {
         let refused = s.editor().merge_patch(&path, &json!({"action": action})).await;
         refused.refused(400, "invalid_field", Some("starting_inputs.pin"));
     }
-    let whole = json!({"action": {"type": "http", "method": "POST", "url": "http://127.0.0.1:10/a", "headers": {"Authorization": null}}});
+    let whole = json!({"action": {"type": "http", "method": "POST", "url": "http://127.0.0.1:8010/a", "headers": {"Authorization": null}}});
     s.editor().patch(&path, &whole).await.refused(400, "invalid_field", Some("action.headers.Authorization"));
-    s.editor().merge_patch(&path, &json!({"action": {"url": "http://127.0.0.1:9/b"}})).await.expect(200);
-    let sent = json!({"action": {"url": "http://127.0.0.1:10/a", "headers": {"Authorization": "y"}},
+    s.editor().merge_patch(&path, &json!({"action": {"url": "http://127.0.0.1:8009/b"}})).await.expect(200);
+    let sent = json!({"action": {"url": "http://127.0.0.1:8010/a", "headers": {"Authorization": "y"}},
                       "starting_inputs": {"pin": {"secret": 2}}});
     s.editor().merge_patch(&path, &sent).await.expect(200);
     let without = json!({"action": {"url": "http://127.0.0.1:11/a", "headers": null}, "starting_inputs": null});

@@ -37,7 +37,10 @@ static HOUSES: [House; 17] = [
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock connection jobs/prune lines metrics migrate refusals"),
+            (
+                "parts of an instance",
+                "cadence clock connection identity_provider jobs/prune lines metrics migrate refusals",
+            ),
         ],
     },
     House {
@@ -85,6 +88,7 @@ static HOUSES: [House; 17] = [
             ("crate", "lib"),
             ("failed logins", "failed_logins"),
             ("gate", "gate"),
+            ("people", "people"),
             ("teams", "signing_secrets teams"),
             ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
             ("limits", "bad_keys in_flight limits"),

@@ -53,7 +53,7 @@ pub(crate) async fn attack_headers() -> Tally {
     let values = VALUES.iter().map(|value| json!({"x-a": value}));
     let doubled = [json!({"X-A": "1", "x-a": "2"}), json!({"authorization": "1", "Authorization": "2"})];
     for headers in names.chain(values).chain(doubled) {
-        let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:9/", "headers": headers});
+        let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8009/", "headers": headers});
         let saved = editor.post("/api/v1/workflows", &json!({"name": Uuid::new_v4(), "action": action})).await;
         tally.record(saved.status == 400, || format!("{headers} is saved: {saved:?}"));
     }

@@ -86,7 +86,7 @@ fn secret_part(key: &str) -> &str {
 async fn use_canaries(s: &Story, app: &App, canaries: &Canaries) -> schedule::WorkflowId {
     let editor = app.api(&s.keys.editor);
     let action = |path: &str| {
-        let url = format!("http://127.0.0.1:9/{path}?token={}", canaries.url_token);
+        let url = format!("http://127.0.0.1:8009/{path}?token={}", canaries.url_token);
         json!({"type": "http", "method": "POST", "url": url, "body": {"secret": canaries.body},
                "headers": {"Authorization": canaries.header}})
     };

@@ -27,7 +27,7 @@ pub(crate) async fn attack_origins() -> Tally {
     ];
     for url in urls {
         for is_merge in [true, false] {
-            let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:9/same/path",
+            let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8009/same/path",
                                 "headers": {"Authorization": SECRET, "X-Other": SECRET}});
             let workflow = s.create_with(json!({"max_attempts": 1, "timeout_secs": 3, "action": action})).await;
             let path = format!("/api/v1/workflows/{workflow}");

@@ -132,6 +132,14 @@ impl Story {
         self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
     }
 
+    /// The address of another instance of the app on the same database, with another configuration.
+    ///
+    /// # Errors
+    /// Fails if the instance does not start.
+    pub async fn another_app_with(&mut self, change: impl FnOnce(&mut app::Config)) -> anyhow::Result<String> {
+        self.0.another_app_with(change).await
+    }
+
     /// A client with the runner's key, at an app that reaches the database through a proxy that the story can cut.
     pub async fn runner_behind(&mut self, way: &Way) -> Api {
         let url = self.another_url_at(way.dsn(&self.dsn())).await;

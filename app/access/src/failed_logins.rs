@@ -40,7 +40,7 @@ impl FailedLogins {
             Admission::Unknown | Admission::TooManyUnknown | Admission::Expired | Admission::AddressNotAllowed => {
                 self.count(peer, now);
             }
-            Admission::Admitted(_) | Admission::TooManyRequests => {}
+            Admission::Admitted(_) | Admission::NoRole | Admission::TooManyRequests => {}
         }
     }
 

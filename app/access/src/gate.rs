@@ -5,6 +5,8 @@
 //! checksum is wrong, reads no database. Unknown keys are rate-limited by address, before the database is read; active
 //! keys never are limited by the unknown keys that their address sends.
 
+pub mod people;
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -28,6 +30,7 @@ use crate::key_uses::KeyUses;
 use crate::keys::{list_active_digests, verify_key};
 use crate::limits::TeamLimits;
 use crate::network::network_of;
+use crate::people::signed_in::{KnownTokens, PersonOfCaller};
 use crate::rights::{Kind, Role, Scope, Scopes};
 
 /// How long a key is cached without reading the database.
@@ -58,6 +61,8 @@ pub struct Caller {
     allowed_cidrs: Option<Arc<[IpNet]>>,
     /// The limits of its team, with the defaults of the operator.
     limits: TeamLimits,
+    /// The person, if it has a token instead of a key.
+    person: Option<PersonOfCaller>,
 }
 
 /// What a request does to the database.
@@ -109,6 +114,8 @@ pub enum Admission {
     Expired,
     /// The key is valid, but not from the address of the client.
     AddressNotAllowed,
+    /// The token is valid, but no group of the person has a role.
+    NoRole,
     /// The key is unknown or revoked.
     Unknown,
     /// The key is unknown or revoked, and its address has tried too many such keys.
@@ -143,7 +150,7 @@ impl Caller {
     #[must_use]
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
         Edit {
-            actor: format!("key:{}", self.prefix),
+            actor: self.actor(),
             actor_name: Some(self.name.clone()),
             source_address: self.address,
             now,
@@ -192,6 +199,7 @@ impl Caller {
             expires_on: key.expires_on,
             allowed_cidrs: key.allowed_cidrs.map(Arc::from),
             limits,
+            person: None,
         }
     }
 }
@@ -205,6 +213,7 @@ pub struct Gate {
     bad: Option<Arc<BadKeys>>,
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
+    tokens: KnownTokens,
     uses: KeyUses,
     limits: Limits,
 }
@@ -220,6 +229,7 @@ impl Gate {
             good: NonZeroU32::new(limits.key_requests_per_sec)
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
             in_flight: InFlight::default(),
+            tokens: KnownTokens::kept_for(BELIEVED_FOR),
             uses: KeyUses::default(),
             limits,
         }
@@ -228,6 +238,7 @@ impl Gate {
     /// Empties the cache of this instance at once.
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
+        self.tokens.forget_all();
         self.active.invalidate_all();
     }
 

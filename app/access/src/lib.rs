@@ -15,6 +15,7 @@ pub mod key_uses;
 pub mod keys;
 pub mod limits;
 pub mod network;
+pub mod people;
 pub mod restrictions;
 pub mod rights;
 pub mod rotation;

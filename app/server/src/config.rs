@@ -1,5 +1,6 @@
 //! The configuration of the app: flags and environment variables, parsed once at start.
 
+mod oidc;
 mod secrets;
 
 use std::net::{AddrParseError, IpAddr, SocketAddr};
@@ -23,6 +24,7 @@ use schedule::{Environment, Timezone};
 use crate::cadence::When;
 use crate::jobs::prune;
 
+pub use oidc::Oidc;
 pub use secrets::SecretsKeys;
 
 /// Settings of `cronbox-app serve`.
@@ -206,6 +208,9 @@ pub struct Config {
     /// Bytes of inputs and actions of the workflows of one team, unless an admin has set its limit. 0 = no limit
     #[arg(long, env = "CRONBOX_TEAM_INPUT_BYTES", default_value_t = 268_435_456, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_input_bytes: i64,
+    /// The provider with which people sign in.
+    #[command(flatten)]
+    pub oidc: Oidc,
 }
 
 /// Parses an address with or without a port.

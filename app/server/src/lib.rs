@@ -13,6 +13,7 @@ pub mod cadence;
 pub mod clock;
 pub mod config;
 mod connection;
+pub mod identity_provider;
 pub mod jobs;
 mod lines;
 pub mod metrics;

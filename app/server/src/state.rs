@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use access::failed_logins::FailedLogins;
@@ -23,6 +23,7 @@ use workflows::secrets::Secrets;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
+use crate::identity_provider::IdentityProvider;
 use crate::lines::Lines;
 use crate::metrics::{MetricLabel, Metrics, Refused};
 use crate::pools::Pools;
@@ -80,6 +81,8 @@ pub struct Parts {
     pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
     /// The edits of a team, which leave a quarter of the connections for edits to the other teams.
     pub(crate) edits_of_team: Lines<i64>,
+    /// The provider with which people sign in, if the operator has set one.
+    identity_provider: OnceLock<IdentityProvider>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
 }
@@ -121,6 +124,7 @@ impl App {
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
             lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
+            identity_provider: OnceLock::new(),
             config,
             ledger_kept,
             pools,
@@ -128,6 +132,23 @@ impl App {
             clock_skew: ClockSkew::default(),
             secrets,
         }))
+    }
+
+    /// Reads the settings of the provider with which people sign in, before the app serves.
+    ///
+    /// # Errors
+    /// Fails if a setting or a file is not valid.
+    pub fn prepare_identity_provider(&self) -> anyhow::Result<()> {
+        if let Some(settings) = self.config.oidc.read_settings()? {
+            let provider = IdentityProvider::new(settings)?;
+            self.identity_provider.set(provider).map_err(|_| anyhow::anyhow!("the provider is set twice"))?;
+        }
+        Ok(())
+    }
+
+    /// The provider with which people sign in, if the operator has set one.
+    pub(crate) fn identity_provider(&self) -> Option<&IdentityProvider> {
+        self.identity_provider.get()
     }
 
     /// Reads the database's time for one pass of a job, and corrects the app's clock. A set clock returns its own time.

@@ -110,7 +110,7 @@ async fn concurrent_passes_start_each_run_once() {
 #[tokio::test]
 async fn backfills_can_repeat_failed_or_all_times() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
-    let unreachable = json!({"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"});
+    let unreachable = json!({"type": "http", "method": "GET", "url": "http://127.0.0.1:8009/"});
     let id = s.create_with(json!({"cron_schedule": "0 * * * *", "action": unreachable})).await;
     s.publish().await;
     s.clock_to("2026-03-02T09:10:00Z").await;

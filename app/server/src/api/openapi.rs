@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: what the description of the API has beside its handlers: the key, and the verbs.
 
 use utoipa::Modify;
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 
 use super::operations::{outbox, signing};
 use super::request::error::Problem;
@@ -9,13 +9,16 @@ use super::request::extract::WriteParams;
 use super::runs::{self, backfills, manual};
 use super::workflows::{verbs, view};
 
-/// Adds the header with the key.
+/// Adds the header with the key, and the header with a token.
 pub(super) struct Key;
 
 impl Modify for Key {
     fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
         let scheme = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
-        api.components.get_or_insert_default().add_security_scheme("key", scheme);
+        let token = SecurityScheme::Http(Http::builder().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build());
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme("key", scheme);
+        components.add_security_scheme("bearer", token);
     }
 }
 

@@ -2,6 +2,7 @@
 //! and errors.
 
 pub mod auth;
+mod bearer;
 pub(crate) mod client_address;
 pub(crate) mod edit_transaction;
 pub mod error;
@@ -12,3 +13,4 @@ pub mod page;
 pub(crate) mod read;
 pub(crate) mod refused;
 pub(crate) mod request_id;
+pub(crate) mod team;

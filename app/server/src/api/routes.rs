@@ -104,7 +104,7 @@ macro_rules! routes {
         #[openapi(
             info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
             paths($($($handler)::+,)+ $($($verb)::+),+),
-            security(("key" = [])),
+            security(("key" = []), ("bearer" = [])),
             modifiers(&Key, &Scopes),
         )]
         pub struct Api;

@@ -17,14 +17,15 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 use workflows::id::first_id_of;
-use workflows::keyset::KeysetPage;
+use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::reasons::{self, ReasonCode};
 
-use super::request::auth::Viewer;
+use super::request::auth::{Caller, Viewer};
 use super::request::error::{Error, Problem};
 use super::request::extract::{Id, Params};
 use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
+use super::request::team::teams_of_list;
 use crate::App;
 
 /// A run.
@@ -73,6 +74,8 @@ pub struct OccurrenceView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RunParams {
+    /// Only runs of this team; for admins and persons of several teams.
+    team_id: Option<i64>,
     /// Only runs of this workflow.
     workflow_id: Option<i64>,
     /// Only runs in this state.
@@ -118,7 +121,7 @@ pub(crate) async fn list_runs(
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
 ) -> Result<PageAnswer, Error> {
-    page_of_runs(&app, caller.team_id, params).await
+    page_of_runs(&app, &caller, params).await
 }
 
 /// Read a run.
@@ -149,7 +152,7 @@ pub(crate) async fn list_schedule_runs(
     if params.workflow_id.is_some_and(|requested| requested != id.0) {
         return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
-    page_of_runs(&app, caller.team_id, RunParams { workflow_id: Some(id.0), ..params }).await
+    page_of_runs(&app, &caller, RunParams { workflow_id: Some(id.0), ..params }).await
 }
 
 /// List the occurrences of a schedule, the newest first: one decision for every due time.
@@ -182,10 +185,11 @@ pub(crate) async fn list_occurrences(
     page::answer_page(found, |occurrence| occurrence.scheduled_time.to_rfc3339(), OccurrenceView::from).await
 }
 
-async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Result<PageAnswer, Error> {
+async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<PageAnswer, Error> {
+    let teams = teams_of_list(caller, params.team_id)?;
     let (from, to) = parse_bounds(params.from, params.to)?;
     let filter = Filter {
-        team_id,
+        team_id: None,
         workflow_id: params.workflow_id,
         state: params.state,
         trigger: params.trigger,
@@ -196,8 +200,12 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         now: app.clock.now(),
     };
     let mut tx = begin_read(app).await?;
-    let found = runs::list_runs(&mut tx, &filter).await.map_err(failed_read)?;
+    let mut pages = Vec::with_capacity(teams.len());
+    for team_id in teams {
+        pages.push(runs::list_runs(&mut tx, &Filter { team_id, ..filter.clone() }).await.map_err(failed_read)?);
+    }
     tx.commit().await?;
+    let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |run| run.id);
     page::answer_page(found, |run| run.id, RunView::from).await
 }
 

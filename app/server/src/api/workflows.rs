@@ -9,6 +9,7 @@ pub mod verbs;
 pub mod view;
 
 use access::limits::Growth;
+use access::rights::Scope;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,16 +20,17 @@ use utoipa::IntoParams;
 use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec::Bounds;
-use workflows::keyset::KeysetPage;
+use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::{Filter, ListedWorkflow, SyncStatus};
 
-use super::request::auth::{Admin, Caller, Editor, Viewer, audience_of};
+use super::request::auth::{Admin, Caller, Editor, Viewer, audience_in, audience_of};
 use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::limits::EditPlace;
 use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
+use super::request::team::{missing_team, teams_of_list};
 use crate::App;
 use edit::{LockedEdit, answer, parse_wait, read_when_applied, seal_new_action};
 use quota::check_quota;
@@ -39,7 +41,7 @@ use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// Only workflows of this team; for admin keys.
+    /// Only workflows of this team; for admins and persons of several teams.
     team_id: Option<i64>,
     /// Only workflows in this state.
     #[param(inline)]
@@ -71,18 +73,7 @@ pub(crate) async fn create_workflow(
 ) -> Result<Response, Error> {
     let wait = parse_wait(params.wait)?;
     let edit = caller.edit_at(app.clock.now(), trace);
-    let team_id = match (caller.team_id, body.team_id) {
-        (Some(own), None) => own,
-        (Some(own), Some(requested)) if own == requested => own,
-        (Some(_), Some(_)) => {
-            return Err(FieldError::new("unknown_team", "team_id", "team_id must be the team of your key").into());
-        }
-        (None, Some(requested)) => requested,
-        (None, None) => {
-            let detail = "a request with an admin key requires team_id";
-            return Err(FieldError::new("missing_field", "team_id", detail).into());
-        }
-    };
+    let (caller, team_id) = team_of_new(caller, body.team_id)?;
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     let mut spec = body.into_spec(None, &bounds)?;
     reach::check_reach(&app, team_id, &spec.action).await?;
@@ -99,6 +90,26 @@ pub(crate) async fn create_workflow(
     let location = format!("/api/v1/workflows/{}", made.id);
     let read = read_when_applied(&app, &caller, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
+}
+
+/// Returns the team of a new workflow, and the caller in this team.
+fn team_of_new(caller: Caller, requested: Option<i64>) -> Result<(Caller, i64), Error> {
+    let team_id = match (requested, caller.team_id) {
+        (Some(requested), _) => requested,
+        (None, Some(_)) if caller.has_to_choose() => {
+            return Err(missing_team("you belong to several teams: send team_id"));
+        }
+        (None, Some(own)) => own,
+        (None, None) => return Err(missing_team("a request with an admin key requires team_id")),
+    };
+    let caller = caller.in_team(team_id).ok_or_else(|| {
+        FieldError::new("unknown_team", "team_id", "team_id must be the team of your key, or one of yours")
+    })?;
+    // Of several teams, the route was open because of another one.
+    if !caller.permits(Scope::Edit) {
+        return Err(Error::forbidden("you can only read in this team: ask for the role editor"));
+    }
+    Ok((caller, team_id))
 }
 
 /// Read a workflow.
@@ -127,8 +138,13 @@ pub(crate) async fn list_workflows(
     Params(params): Params<ListParams>,
 ) -> Result<PageAnswer, Error> {
     let found = read_page(&app, &caller, params, false).await?;
-    let (audience, now) = (audience_of(&caller), app.clock.now());
-    page::answer_page(found, |listed| listed.workflow.id, move |listed| view::view_listed(listed, audience, now)).await
+    let now = app.clock.now();
+    let view = move |listed: ListedWorkflow| {
+        // A list of several teams has an audience for each of them.
+        let audience = audience_in(&caller, listed.workflow.team_id);
+        view::view_listed(listed, audience, now)
+    };
+    page::answer_page(found, |listed| listed.workflow.id, view).await
 }
 
 /// Reads the workflows of one page.
@@ -140,12 +156,9 @@ async fn read_page(
 ) -> Result<KeysetPage<ListedWorkflow, WorkflowId>, Error> {
     let limit = page::parse_limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::check_text("q", q, 0, 200))?;
-    if params.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
-        // The list of another team is empty, like that of a team that does not exist.
-        return Ok(KeysetPage::empty());
-    }
+    let teams = teams_of_list(caller, params.team_id)?;
     let filter = Filter {
-        team_id: caller.team_id.or(params.team_id),
+        team_id: None,
         state: params.state,
         sync: params.sync,
         q: params.q,
@@ -155,8 +168,13 @@ async fn read_page(
         limit,
     };
     let mut tx = begin_read(app).await?;
-    let KeysetPage { rows, next } = workflows::list_workflows(&mut tx, &filter).await.map_err(failed_read)?;
+    let mut pages = Vec::with_capacity(teams.len());
+    for team_id in teams {
+        let filter = Filter { team_id, ..filter.clone() };
+        pages.push(workflows::list_workflows(&mut tx, &filter).await.map_err(failed_read)?);
+    }
     tx.commit().await?;
+    let KeysetPage { rows, next } = KeysetPage::merge(pages, limit, KeyOrder::Ascending, |listed| listed.workflow.id.0);
     let shown = |listed: ListedWorkflow| ListedWorkflow { sync: sync_for(caller, listed.sync), ..listed };
     Ok(KeysetPage { rows: rows.into_iter().map(shown).collect(), next: next.map(WorkflowId) })
 }

@@ -250,8 +250,21 @@ impl Stack {
     /// # Errors
     /// Fails if the instance does not start.
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
+        self.start_app(dsn, |_| {}).await
+    }
+
+    /// Like [`Stack::another_app`], but with another configuration.
+    ///
+    /// # Errors
+    /// Fails if the instance does not start.
+    pub async fn another_app_with(&mut self, change: impl FnOnce(&mut app::Config)) -> Result<String> {
+        self.start_app(self.dsn(), change).await
+    }
+
+    async fn start_app(&mut self, dsn: String, change: impl FnOnce(&mut app::Config)) -> Result<String> {
         let listener = app::bind_listener((Ipv4Addr::LOCALHOST, 0).into())?;
-        let config = parts::app_config(dsn, &listener)?;
+        let mut config = parts::app_config(dsn, &listener)?;
+        change(&mut config);
         let pools = Pools::connect(&config).await?;
         let app = Instance::start_serving(listener, App::new(config, pools, self.clock.clone()), &self.stop).await?;
         let url = app.url.clone();

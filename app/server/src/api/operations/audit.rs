@@ -241,10 +241,15 @@ fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldEr
     for (name, time) in [("from", filter.from), ("to", filter.to)] {
         time.map_or(Ok(()), |time| field::check_instant(name, time).map(drop))?;
     }
-    if filter.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
-        return Ok(None);
-    }
-    Ok(Some(Filter { team_id: caller.team_id.or(filter.team_id), ..filter }))
+    let team_id = match filter.team_id {
+        Some(requested) if caller.in_team(requested).is_none() => return Ok(None),
+        Some(requested) => Some(requested),
+        None if caller.has_to_choose() => {
+            return Err(FieldError::new("missing_field", "team_id", "you belong to several teams: send team_id"));
+        }
+        None => caller.team_id,
+    };
+    Ok(Some(Filter { team_id, ..filter }))
 }
 
 /// Writes entries as lines until the answer is full of bytes; returns them with the id after which the next export begins.

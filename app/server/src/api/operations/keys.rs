@@ -178,6 +178,9 @@ pub(crate) async fn rotate_own_key(
         let detail = format!("overlap_secs must be at most {MOST_OVERLAP_SECS}");
         return Err(FieldError::invalid("overlap_secs", detail).into());
     }
+    if caller.is_person() {
+        return Err(Error::forbidden("send the key to rotate in X-API-Key: a person has none"));
+    }
     let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     match rotate_key(&mut tx, caller.key_id(), body.overlap_secs, &edit).await? {

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgConnection;
 use ledger::occurrences::Decision;
 use ledger::stats::{self, Executions, Scope, Stats};
 use schedule::WorkflowId;
@@ -15,6 +16,7 @@ use crate::api::request::auth::Viewer;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::Params;
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::team::{missing_team, teams_of_list};
 
 /// A week. For a longer span use `/schedules/{id}/occurrences`.
 const MAX_HOURS: i64 = 168;
@@ -25,6 +27,8 @@ const DEFAULT_HOURS: i64 = 24;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StatsParams {
+    /// Only workflows of this team; for admins and persons of several teams.
+    team_id: Option<i64>,
     /// Only this workflow, without times and runs that are more than a week older than the span, unless a run of the time
     /// was accepted within it.
     workflow_id: Option<i64>,
@@ -116,17 +120,35 @@ pub(crate) async fn show_stats(
         hours @ 1..=MAX_HOURS => TimeDelta::hours(hours),
         _ => return Err(FieldError::invalid("hours", format!("hours must be from 1 to {MAX_HOURS}")).into()),
     };
+    let teams = teams_of_list(&caller, params.team_id)?;
     let mut tx = begin_read(&app).await?;
-    if let Some(id) = params.workflow_id
-        && !workflows::is_visible(&mut tx, WorkflowId(id), caller.team_id).await.map_err(failed_read)?
-    {
-        return Err(Error::not_found());
-    }
+    let team_id = team_of_stats(&mut tx, &teams, params.workflow_id).await?;
     let of_all = Scope::of_last(hours, app.clock.now());
-    let scope = Scope { team_id: caller.team_id, workflow_id: params.workflow_id, ..of_all };
+    let scope = Scope { team_id, workflow_id: params.workflow_id, ..of_all };
     let stats = stats::read_stats(&mut tx, scope).await.map_err(failed_read)?;
     tx.commit().await?;
     Ok(Json(StatsView::of(&stats, scope)))
+}
+
+/// Returns the team whose statistics are shown; `None` stands for all teams. Percentiles of several teams cannot be added.
+async fn team_of_stats(
+    db: &mut PgConnection,
+    teams: &[Option<i64>],
+    workflow_id: Option<i64>,
+) -> Result<Option<i64>, Error> {
+    match (workflow_id, teams) {
+        (None, [only]) => Ok(*only),
+        (None, []) => Err(Error::not_found()),
+        (None, _) => Err(missing_team("you belong to several teams: send team_id or workflow_id")),
+        (Some(id), _) => {
+            for team_id in teams {
+                if workflows::is_visible(db, WorkflowId(id), *team_id).await.map_err(failed_read)? {
+                    return Ok(*team_id);
+                }
+            }
+            Err(Error::not_found())
+        }
+    }
 }
 
 impl StatsView {

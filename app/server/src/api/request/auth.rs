@@ -1,5 +1,5 @@
-//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], once for each request, and a handler
-//! requires the role that it needs.
+//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` or a token becomes a [`Caller`], once for each request, and a
+//! handler requires the role that it needs.
 //!
 //! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
@@ -14,6 +14,7 @@ use axum::http::{Extensions, StatusCode};
 use db::PgPool;
 use workflows::definition::redaction::Audience;
 
+use super::bearer::{self, Credential};
 use super::error::{Error, Limit};
 use crate::App;
 use crate::connection::Connection;
@@ -65,17 +66,27 @@ impl FromRequestParts<App> for Caller {
 /// # Errors
 /// Returns 401 or 429, or the failure of the database.
 pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> Result<Caller, Error> {
-    let presented = parts.headers.get("x-api-key").and_then(|value| value.to_str().ok());
-    let Some(presented) = presented else { return Err(Error::unauthorized()) };
-    let pools = KeyPools { of_request: pool, fires: &app.pools.fires };
-    let peer = Peer::of_request(&parts.extensions);
-    let admission = app.gate.admit_key(pools, presented, peer.0, app.clock.now()).await?;
-    app.failed_logins.count_refusal(&admission, peer.0, app.clock.now());
-    let caller = admitted(app, admission)?.at_address(peer.0);
+    let Peer(peer) = Peer::of_request(&parts.extensions);
+    let provider = app.identity_provider();
+    let caller = match (bearer::find_credential(&parts.headers, provider.is_some())?, provider) {
+        (Credential::Key(key), _) => {
+            let pools = KeyPools { of_request: pool, fires: &app.pools.fires };
+            let admission = app.gate.admit_key(pools, key, peer, app.clock.now()).await?;
+            app.failed_logins.count_refusal(&admission, peer, app.clock.now());
+            admitted(app, admission)?
+        }
+        (Credential::Token(token), Some(provider)) => {
+            let admission = bearer::admit_token(app, provider, pool, token, peer).await?;
+            app.failed_logins.count_refusal(&admission, peer, app.clock.now());
+            admitted(app, admission).map_err(Error::of_token)?
+        }
+        (Credential::Token(_) | Credential::Nothing, _) => return Err(Error::unauthorized()),
+    };
+    let caller = caller.at_address(peer);
     if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
         connection.set_authenticated();
     }
-    if let Some(KeyPrefix(prefix)) = parts.extensions.get() {
+    if let Some(KeyPrefix(prefix)) = parts.extensions.get().filter(|_| !caller.is_person()) {
         prefix.get_or_init(|| caller.prefix().to_owned());
     }
     Ok(caller)
@@ -107,6 +118,10 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
                 "the key is not accepted from this address: use one of its networks, or ask an admin for another key";
             Err(Error::Refused(StatusCode::FORBIDDEN, "address_not_allowed", detail.to_owned()))
         }
+        Admission::NoRole => {
+            let detail = "no group of this person has a role: ask an operator to add one to the file of groups";
+            Err(Error::forbidden(detail))
+        }
         Admission::Unknown => {
             app.metrics.bad_keys.inc();
             Err(Error::unauthorized())
@@ -127,6 +142,11 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
 /// Returns how much of a workflow this caller sees.
 pub(crate) fn audience_of(caller: &Caller) -> Audience {
     if caller.permits(Scope::Edit) { Audience::Editor } else { Audience::Viewer }
+}
+
+/// Returns how much of the workflows of a team this caller sees.
+pub(crate) fn audience_in(caller: &Caller, team_id: i64) -> Audience {
+    caller.in_team(team_id).map_or(Audience::Viewer, |caller| audience_of(&caller))
 }
 
 /// Returns the caller of a request, if its key has the scope.

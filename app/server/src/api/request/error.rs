@@ -33,6 +33,8 @@ pub enum Error {
     Limited(&'static str, String, Limit),
     /// 500: logged, never sent.
     Internal(anyhow::Error),
+    /// 401: a token is refused; the answer never says why.
+    TokenRefused,
 }
 
 /// A limit of requests, for the headers `RateLimit-Policy`, `RateLimit` and `Retry-After`.
@@ -115,6 +117,15 @@ impl Error {
         Self::Refused(StatusCode::UNAUTHORIZED, "unauthorized", "send an active key in X-API-Key".into())
     }
 
+    /// The answer to a token where a key would be refused: 401 names the scheme that the client used.
+    #[must_use]
+    pub fn of_token(self) -> Self {
+        match self {
+            Self::Refused(StatusCode::UNAUTHORIZED, ..) => Self::TokenRefused,
+            other => other,
+        }
+    }
+
     /// 401: only a client that has the secret of the key gets it.
     #[must_use]
     pub fn key_expired() -> Self {
@@ -144,6 +155,14 @@ impl Error {
         Self::Limited(code, detail, limit)
     }
 
+    /// The scheme that a refused client should use.
+    fn challenge(&self) -> &'static str {
+        match self {
+            Self::TokenRefused => "Bearer error=\"invalid_token\"",
+            _ => "ApiKey header=\"X-API-Key\"",
+        }
+    }
+
     fn problem(&self) -> (StatusCode, Problem) {
         let (status, code, detail, field) = match self {
             Error::Field(error) => {
@@ -157,10 +176,16 @@ impl Error {
                 let detail = "cronbox has an error; its log has the cause, with the id of the request".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
             }
+            Error::TokenRefused => {
+                let detail = "send a valid token of the identity provider, or an active key in X-API-Key".to_owned();
+                (StatusCode::UNAUTHORIZED, "unauthorized", detail, None)
+            }
         };
         let cron_field = match self {
             Error::Field(error) => error.cron_field,
-            Error::Refused(..) | Error::Later(..) | Error::Limited(..) | Error::Internal(_) => None,
+            Error::Refused(..) | Error::Later(..) | Error::Limited(..) | Error::Internal(_) | Error::TokenRefused => {
+                None
+            }
         };
         let title = status.canonical_reason().unwrap_or("Error");
         let (kind, request_id) = ("about:blank", current_id().map(|id| id.as_str().to_owned()));
@@ -176,6 +201,7 @@ impl Error {
             Error::Refused(status, code, _) => {
                 (is_of_caller(*status) || *code == "invalid_host").then_some(RefusalReason(code))
             }
+            Error::TokenRefused => Some(RefusalReason("unauthorized")),
             Error::Field(_) | Error::Later(..) | Error::Internal(_) => None,
         }
     }
@@ -199,10 +225,10 @@ impl IntoResponse for Error {
         match &self {
             Error::Later(_, _, _, seconds) => set_retry_after(headers, *seconds),
             Error::Limited(_, _, limit) => set_limit(headers, limit),
-            Error::Field(_) | Error::Refused(..) | Error::Internal(_) => {}
+            Error::Field(_) | Error::Refused(..) | Error::Internal(_) | Error::TokenRefused => {}
         }
         if status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey header=\"X-API-Key\""));
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge()));
         }
         if let Some(reason) = self.refusal_reason() {
             response.extensions_mut().insert(reason);

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 
 use super::auth::{Peer, identify_caller};
 use super::error::{Error, Limit};
+use super::team::choose_team;
 use crate::App;
 
 /// What a request of a route does to the database.
@@ -75,7 +76,9 @@ pub(crate) async fn count_request(
     let Peer(address) = Peer::of_request(&parts.extensions);
     let limited = (!app.config.is_trusted(address)).then_some(address);
     let _of_address = app.gate.take_request_places(limited).map_err(refused)?;
-    let caller = identify_caller(&parts, &app, pool_of_keys(&app, work)).await?;
+    let pool = pool_of_keys(&app, work);
+    let caller = identify_caller(&parts, &app, pool).await?;
+    let caller = choose_team(&mut parts, pool, caller).await?;
     let Places { requests, work: place } = app.gate.take_places(&caller, work).map_err(refused)?;
     let edit = EditPlace(Arc::new(Mutex::new(place)));
     let turn = match work {

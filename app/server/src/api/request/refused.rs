@@ -2,6 +2,7 @@
 
 use access::key_text::KeyText;
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -28,12 +29,22 @@ pub(crate) async fn note_refused_requests(State(app): State<App>, request: Reque
     response
 }
 
-/// RFC 9112, section 3.2: a request of HTTP/1.1 has one `Host`. Without it, a proxy and the app could read two servers
-/// from one request.
+/// RFC 9112, section 3.2: a request of HTTP/1.1 has one `Host`, which is a host with or without a port. Otherwise a proxy
+/// and the app could read two servers from one request.
 fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Error> {
-    if version < Version::HTTP_11 || headers.get_all(header::HOST).iter().count() == 1 {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let is_accepted = match (hosts.next(), hosts.next()) {
+        (None, _) => version < Version::HTTP_11,
+        (Some(host), None) => host.is_empty() || is_host(host.as_bytes()),
+        (Some(_), Some(_)) => false,
+    };
+    if is_accepted {
         return Ok(());
     }
-    let detail = "send one Host header".to_owned();
-    Err(Error::Refused(StatusCode::BAD_REQUEST, "invalid_host", detail))
+    Err(Error::Refused(StatusCode::BAD_REQUEST, "invalid_host", "send one Host header, with a host".to_owned()))
+}
+
+/// Whether this is a host with or without a port, and no more.
+fn is_host(text: &[u8]) -> bool {
+    !text.contains(&b'@') && Authority::try_from(text).is_ok()
 }

@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::audit::Edit;
 use workflows::definition::field::{self, FieldError};
+use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::lock_workflow;
 
 use crate::App;
@@ -21,6 +22,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::team::teams_of_list;
 use crate::api::workflows::edit::lock_alive;
 
 /// The past times to run.
@@ -92,6 +94,8 @@ pub struct DryRunView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BackfillParams {
+    /// Only backfills of this team; for admins and persons of several teams.
+    team_id: Option<i64>,
     /// Only backfills of this workflow.
     workflow_id: Option<i64>,
     /// Only backfills in this state.
@@ -178,16 +182,21 @@ pub(crate) async fn list_backfills(
     Viewer(caller): Viewer,
     Params(params): Params<BackfillParams>,
 ) -> Result<PageAnswer, Error> {
+    let teams = teams_of_list(&caller, params.team_id)?;
     let filter = Filter {
-        team_id: caller.team_id,
+        team_id: None,
         workflow_id: params.workflow_id,
         state: params.state,
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: page::parse_limit(params.limit)?,
     };
     let mut tx = begin_read(&app).await?;
-    let found = backfills::list_backfills(&mut tx, &filter).await.map_err(failed_read)?;
+    let mut pages = Vec::with_capacity(teams.len());
+    for team_id in teams {
+        pages.push(backfills::list_backfills(&mut tx, &Filter { team_id, ..filter }).await.map_err(failed_read)?);
+    }
     tx.commit().await?;
+    let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |backfill| backfill.id);
     page::answer_page(found, |backfill| backfill.id, BackfillView::from).await
 }
 

@@ -1,0 +1,66 @@
+//! Step 1 of 7: which team owns an object. A person of several teams acts in that team.
+
+use db::PgConnection;
+use uuid::Uuid;
+
+/// An object that belongs to a team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnedObject {
+    /// A workflow, and its schedule.
+    Workflow(i64),
+    /// A run.
+    Run(Uuid),
+    /// A backfill.
+    Backfill(Uuid),
+    /// The team itself.
+    Team(i64),
+}
+
+/// Returns the team that owns an object; `None` if the object does not exist.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_owner(db: &mut PgConnection, object: OwnedObject) -> sqlx::Result<Option<i64>> {
+    match object {
+        OwnedObject::Team(id) => Ok(Some(id)),
+        OwnedObject::Workflow(id) => owner_of_workflow(db, id).await,
+        OwnedObject::Run(id) => owner_of_run(db, id).await,
+        OwnedObject::Backfill(id) => owner_of_backfill(db, id).await,
+    }
+}
+
+async fn owner_of_workflow(db: &mut PgConnection, id: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a workflow
+        SELECT team_id FROM workflows WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn owner_of_run(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a run
+        SELECT w.team_id FROM runs r JOIN workflows w ON w.id = r.workflow_id WHERE r.id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn owner_of_backfill(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a backfill
+        SELECT w.team_id FROM backfills b JOIN workflows w ON w.id = b.workflow_id WHERE b.id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}

@@ -1,0 +1,159 @@
+//! Step 1 of 7: the provider with which people sign in, and its keys.
+//!
+//! The keys are cached. One fetch is in flight at a time, and none begins within 30 s after the last one began, however
+//! many tokens name unknown keys. If the provider does not answer, its keys stay valid for a day; without keys nothing
+//! is decided, and no caller is admitted.
+
+mod discovery;
+mod fetch;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use access::people::groups::Groups;
+use access::people::jwks::{KeySearch, KeySet};
+use access::people::token::{Claims, Refusal, TokenRules, UnverifiedToken};
+use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
+use reqwest::Client;
+use tokio::sync::Mutex;
+
+/// After this time keys are fetched again, while the ones before are used.
+const FRESH_FOR: TimeDelta = TimeDelta::minutes(10);
+/// For this time keys are used if the provider does not answer.
+const USABLE_FOR: TimeDelta = TimeDelta::hours(24);
+/// The least time between two fetches.
+const FETCH_INTERVAL: TimeDelta = TimeDelta::seconds(30);
+
+/// What the operator says about the provider.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which tokens are for this app.
+    pub rules: TokenRules,
+    /// What groups permit.
+    pub groups: Groups,
+    /// Certificate authorities of the provider in PEM, in addition to the public ones.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Whether a provider on another machine may speak http.
+    pub is_http_permitted: bool,
+}
+
+/// The provider, as this instance knows it; clones share its keys.
+#[derive(Clone)]
+pub struct IdentityProvider(Arc<Parts>);
+
+struct Parts {
+    settings: Settings,
+    client: Client,
+    known: RwLock<Known>,
+    /// Locked while a fetch is in flight.
+    fetching: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct Known {
+    keys: Option<(Arc<KeySet>, DateTime<Utc>)>,
+    tried_on: Option<DateTime<Utc>>,
+    has_failed: bool,
+}
+
+/// The decision about a token.
+#[derive(Debug)]
+pub enum Verified {
+    /// The provider signed it for this app.
+    Token(Claims),
+    /// It is not valid; the reason is for the log.
+    Refused(Refusal),
+    /// The keys of the provider are not known, so nothing is decided.
+    Unavailable,
+}
+
+impl IdentityProvider {
+    /// A provider whose keys are not known yet.
+    ///
+    /// # Errors
+    /// Fails if a setting is not valid.
+    pub fn new(settings: Settings) -> anyhow::Result<Self> {
+        let Settings { rules, ca_pem, is_http_permitted, .. } = &settings;
+        discovery::document_url(&rules.issuer, *is_http_permitted)
+            .with_context(|| format!("CRONBOX_OIDC_ISSUER is {:?}", rules.issuer))?;
+        let client = fetch::new_client(ca_pem.as_deref()).context("CRONBOX_OIDC_CA_FILE")?;
+        let parts = Parts { settings, client, known: RwLock::default(), fetching: Mutex::default() };
+        Ok(Self(Arc::new(parts)))
+    }
+
+    /// What groups permit.
+    #[must_use]
+    pub fn groups(&self) -> &Groups {
+        &self.0.settings.groups
+    }
+
+    /// Verifies a token. If its key is not known, the keys of the provider are fetched.
+    pub async fn verify_token(&self, token: &str, now: DateTime<Utc>) -> Verified {
+        let token = match UnverifiedToken::parse(token, &self.0.settings.rules, now) {
+            Ok(token) => token,
+            Err(refusal) => return Verified::Refused(refusal),
+        };
+        let Some(keys) = self.find_keys(&token, now).await else { return Verified::Unavailable };
+        match token.verify(&keys) {
+            Ok(claims) => Verified::Token(claims),
+            Err(refusal) => Verified::Refused(refusal),
+        }
+    }
+
+    /// Returns the keys by which this token is decided; `None` if the provider did not say them.
+    async fn find_keys(&self, token: &UnverifiedToken<'_>, now: DateTime<Utc>) -> Option<Arc<KeySet>> {
+        let has_key = |keys: &KeySet| !matches!(token.find_key(keys), KeySearch::Unknown);
+        if let Some((keys, fetched_on)) = self.known().usable_keys(now)
+            && has_key(&keys)
+        {
+            if now - fetched_on >= FRESH_FOR && self.known().may_fetch(now) {
+                // This request does not wait for it.
+                tokio::spawn(self.clone().fetch_again(now));
+            }
+            return Some(keys);
+        }
+        // In a task of its own, so that a client that disconnects does not end the fetch for which others wait.
+        tokio::spawn(self.clone().fetch_again(now)).await.ok();
+        let known = self.known();
+        let (keys, _) = known.usable_keys(now)?;
+        // Without an answer, a new key of the provider cannot be told from a forged one.
+        (has_key(&keys) || !known.has_failed).then_some(keys)
+    }
+
+    async fn fetch_again(self, now: DateTime<Utc>) {
+        let Parts { settings, client, fetching, .. } = &*self.0;
+        let _one_at_a_time = fetching.lock().await;
+        if !self.known().may_fetch(now) {
+            return;
+        }
+        self.change_known(|known| known.tried_on = Some(now));
+        let fetched = discovery::fetch_keys(client, &settings.rules.issuer, settings.is_http_permitted).await;
+        if let Err(error) = &fetched {
+            tracing::warn!(error = format!("{error:#}"), "keys of the identity provider not fetched");
+        }
+        self.change_known(|known| {
+            known.has_failed = fetched.is_err();
+            if let Ok(keys) = fetched {
+                known.keys = Some((Arc::new(keys), now));
+            }
+        });
+    }
+
+    fn known(&self) -> Known {
+        self.0.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change_known(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.0.known.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Known {
+    fn may_fetch(&self, now: DateTime<Utc>) -> bool {
+        self.tried_on.is_none_or(|tried_on| now - tried_on >= FETCH_INTERVAL)
+    }
+
+    fn usable_keys(&self, now: DateTime<Utc>) -> Option<(Arc<KeySet>, DateTime<Utc>)> {
+        self.keys.clone().filter(|(_, fetched_on)| now - *fetched_on < USABLE_FOR)
+    }
+}
