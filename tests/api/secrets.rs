@@ -128,7 +128,7 @@ async fn a_new_origin_requires_the_headers_again() {
     let sent = json!({"action": {"url": "http://127.0.0.1:8010/a", "headers": {"Authorization": "y"}},
                       "starting_inputs": {"pin": {"secret": 2}}});
     s.editor().merge_patch(&path, &sent).await.expect(200);
-    let without = json!({"action": {"url": "http://127.0.0.1:11/a", "headers": null}, "starting_inputs": null});
+    let without = json!({"action": {"url": "http://127.0.0.1:8011/a", "headers": null}, "starting_inputs": null});
     s.editor().merge_patch(&path, &without).await.expect(200);
     s.end().await;
 }
