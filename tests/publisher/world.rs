@@ -367,5 +367,5 @@ fn raw(method: Method, url: String) -> RequestBuilder {
         LazyLock::new(|| reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap());
     let signature =
         "AWS4-HMAC-SHA256 Credential=a/20260302/us-east-1/scheduler/aws4_request, SignedHeaders=host, Signature=0";
-    HTTP.request(method, url).header("authorization", signature)
+    HTTP.request(method, url).header("authorization", signature).header("content-type", "application/json")
 }

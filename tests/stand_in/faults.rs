@@ -39,8 +39,7 @@ impl World {
     }
 
     async fn post(&self, path: &str, body: Value) -> (u16, Value) {
-        let answer = self.http.post(format!("{}{path}", self.served.endpoint)).body(body.to_string()).send().await;
-        let answer = answer.unwrap();
+        let answer = self.http.post(format!("{}{path}", self.served.endpoint)).json(&body).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.unwrap())
     }
 

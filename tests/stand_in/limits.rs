@@ -10,8 +10,11 @@ use aws_sdk_scheduler::primitives::DateTime as AwsDateTime;
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
 use chrono::{DateTime, Utc};
 use local::client;
+use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 use stand_in::{Clock, Options, StandIn, StandInServer, scheduler};
+
+const JSON: &str = "application/json";
 
 async fn stand_in(options: scheduler::Options) -> (StandInServer, Client) {
     stand_in_at(Clock::System, options).await
@@ -201,7 +204,7 @@ async fn long_bodies_get_an_aws_error() {
     let http = reqwest::Client::new();
     for path in ["schedules/wf-1-dev", "schedule-groups/cronbox"] {
         let url = format!("{}/{path}", served.endpoint);
-        let refused = http.post(url).body("x".repeat(3 << 20)).send().await.unwrap();
+        let refused = http.post(url).header(CONTENT_TYPE, JSON).body("x".repeat(3 << 20)).send().await.unwrap();
         assert_eq!(refused.status().as_u16(), 413);
         assert_eq!(refused.headers()["x-amzn-errortype"], "RequestEntityTooLargeException");
         let said: Value = refused.json().await.unwrap();
@@ -223,12 +226,14 @@ async fn refusals_name_every_wrong_field() {
     );
     let token = client.list_schedules().next_token("not ours").send().await.unwrap_err();
     assert_eq!(token.message(), Some("Invalid NextToken."));
-    let empty = reqwest::Client::new().post(format!("{}/schedules/wf-1-dev", served.endpoint)).send().await.unwrap();
+    let post =
+        || reqwest::Client::new().post(format!("{}/schedules/wf-1-dev", served.endpoint)).header(CONTENT_TYPE, JSON);
+    let empty = post().send().await.unwrap();
     assert_eq!(empty.headers()["x-amzn-errortype"], "ValidationException");
     let said: Value = empty.json().await.unwrap();
     assert!(said["Message"].as_str().unwrap().starts_with("3 validation errors detected: Value null at"), "{said}");
-    let garbled = reqwest::Client::new().post(format!("{}/schedules/wf-1-dev", served.endpoint)).body("{").send().await;
-    assert_eq!(garbled.unwrap().headers()["x-amzn-errortype"], "SerializationException");
+    let garbled = post().body("{").send().await.unwrap();
+    assert_eq!(garbled.headers()["x-amzn-errortype"], "SerializationException");
     let unknown = reqwest::get(format!("{}/nothing", served.endpoint)).await.unwrap();
     assert_eq!(
         (unknown.status().as_u16(), &unknown.headers()["x-amzn-errortype"]),

@@ -238,7 +238,11 @@ impl Instance {
 
     pub(crate) async fn call(&self, caller: Caller, method: Method, path: &str, body: Option<Value>) -> Answer {
         let key = if caller == Caller::Runner { &self.scheduler } else { &self.admin };
-        let request = Request::builder().method(method).uri(format!("/api/v1{path}")).header("x-api-key", key);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header("host", "app")
+            .header("x-api-key", key);
         let request = request.header("content-type", "application/json");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let response = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
