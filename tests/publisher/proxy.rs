@@ -166,7 +166,7 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     let method = request.method().clone();
     let name = request.uri().path().trim_start_matches("/schedules/").to_owned();
     let url = format!("{}{}", front.0.beyond, request.uri());
-    let signature = request.headers().get("authorization").cloned();
+    let headers = ["authorization", "content-type"].map(|name| (name, request.headers().get(name).cloned()));
     let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
     let is_delayed = front.0.delayed.lock().unwrap().remove(&name);
     if is_delayed {
@@ -190,8 +190,8 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
         return refused;
     }
     let mut beyond = front.0.http.request(method.clone(), url).body(body);
-    if let Some(signature) = signature {
-        beyond = beyond.header("authorization", signature);
+    for (name, value) in headers {
+        beyond = value.into_iter().fold(beyond, |request, value| request.header(name, value));
     }
     let answered = beyond.send().await.unwrap();
     let status = answered.status().as_u16();
