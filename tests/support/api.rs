@@ -35,7 +35,9 @@ impl Api {
 
     /// A client that sends no key.
     pub fn without_key(base: &str) -> Self {
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client without TLS roots of its own");
+        // The app ends a connection that is idle for 10 s: none is used again when that may happen at the same moment.
+        let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(std::time::Duration::from_secs(3));
+        let http = http.build().expect("a client without TLS roots of its own");
         Self { base: base.trim_end_matches('/').to_owned(), key: None, http }
     }
 

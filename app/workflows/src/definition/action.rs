@@ -17,9 +17,10 @@ const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"];
 
 /// Headers about the connection, a proxy or the message itself. Actions of earlier versions may have them, and are sent.
-const RESERVED_IN_NEW: [&str; 8] = [
+const RESERVED_IN_NEW: [&str; 9] = [
     "keep-alive",
     "proxy-connection",
+    "proxy-authenticate",
     "proxy-authorization",
     "http2-settings",
     "date",
