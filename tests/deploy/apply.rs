@@ -13,10 +13,12 @@ use crate::policies;
 use crate::terraform::Dev;
 
 /// Attributes that moto does not store, so that every plan would set them again.
-const FORGOTTEN_BY_MOTO: [(&str, &str); 6] = [
+const FORGOTTEN_BY_MOTO: [(&str, &str); 8] = [
     ("module.cron.aws_lambda_function.publisher", "logging_config"),
     ("module.cron.aws_lambda_function.runner", "logging_config"),
     ("module.cron.aws_vpc_security_group_egress_rule.publisher_to_database", "description"),
+    ("module.cron.aws_vpc_security_group_egress_rule.publisher_to_endpoints[\"created\"]", "description"),
+    ("module.cron.aws_vpc_security_group_egress_rule.runner_to_endpoints[\"created\"]", "description"),
     ("module.cron.aws_vpc_security_group_ingress_rule.database_from_publisher", "description"),
     ("module.cron.aws_vpc_security_group_ingress_rule.endpoints[\"publisher\"]", "description"),
     ("module.cron.aws_vpc_security_group_ingress_rule.endpoints[\"runner\"]", "description"),
