@@ -110,7 +110,7 @@ pub enum Admission {
     Admitted(Caller),
     /// The key is valid, but has reached its rate limit.
     TooManyRequests,
-    /// The key has expired. Only a client that has its secret is told so.
+    /// The key has expired. Only a client that has its secret gets this answer.
     Expired,
     /// The key is valid, but not from the address of the client.
     AddressNotAllowed,

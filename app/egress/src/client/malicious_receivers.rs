@@ -1,4 +1,4 @@
-//! Receivers that send what no honest receiver sends, and receivers whose certificate is not trusted.
+//! Step 7 of 7, tests: receivers that send what no honest receiver sends, and receivers whose certificate is not trusted.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
