@@ -91,7 +91,7 @@ static HOUSES: [House; 17] = [
             ("people", "people"),
             ("teams", "signing_secrets teams"),
             ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
-            ("limits", "bad_keys in_flight limits"),
+            ("limits", "hosts bad_keys in_flight limits"),
             ("addresses", "network"),
         ],
     },

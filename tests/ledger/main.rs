@@ -12,6 +12,7 @@ mod steps;
 
 /// Requests of `http` actions: where they may go, and how they are signed.
 mod actions {
+    mod allowed_hosts;
     mod encryption;
     mod named_secrets;
     mod network_policy;

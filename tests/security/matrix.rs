@@ -153,6 +153,7 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/teams/{id}:rotate-signing-secret") => json!({"overlap_secs": 0}),
         ("POST", "/api/v1/teams/{id}:receiver-secret") => json!({"origin": "https://receiver.example"}),
         ("PUT", "/api/v1/teams/{id}/limits") => json!({"workflows": 1}),
+        ("PUT", "/api/v1/teams/{id}/hosts") => json!({"allowed_hosts": []}),
         ("PATCH", "/api/v1/workflows/{id}") => json!({"description": "stolen"}),
         ("PUT" | "PATCH", "/api/v1/schedules/{id}") => json!({"cron_schedule": "* * * * *"}),
         ("POST", "/api/v1/schedules/{id}:backfill") => {

@@ -8,6 +8,7 @@ mod bad_keys;
 pub mod ensured_keys;
 pub mod failed_logins;
 pub mod gate;
+pub mod hosts;
 pub mod in_flight;
 pub mod key;
 pub mod key_text;

@@ -139,7 +139,7 @@ impl Executor {
             Err(TryRecvError::Empty) => {}
             stop => return after_stop(stop.ok()),
         }
-        let tenant = Tenant { team_id: Some(run.team_id), hosts: &[] };
+        let tenant = Tenant { team_id: Some(run.team_id), hosts: &run.allowed_hosts };
         let call = build_call(run, now);
         let performed = async {
             let (action, signing) = match self.open_secrets(run, now).await {

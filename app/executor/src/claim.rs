@@ -45,6 +45,8 @@ pub struct Claimed {
     pub overlap_policy: Overlap,
     /// After how many failed runs in a row the workflow is paused; `None` = never.
     pub pause_after_failures: Option<i32>,
+    /// The hosts that the team may call; empty = every host.
+    pub allowed_hosts: Vec<String>,
     /// The secret that signs the team's http actions.
     pub signing_secret: SigningSecret,
     /// Whether a secret that is derived from it for the receiver signs instead.
@@ -292,7 +294,7 @@ pub async fn claim_due_runs(
         )
         SELECT c.id, c.workflow_id, w.team_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries, c.cut_off,
                w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
-               w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
+               w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,
                w.cron_schedule, w.timezone, w.ends_at, c.backfill_id,
@@ -342,7 +344,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
         SELECT s.id AS "id!", w.id AS workflow_id, w.team_id, 'schedule'::text AS "trigger!: Trigger",
                s.scheduled_time AS "scheduled_time?", 1 AS "attempt!", 0 AS "tries!", 0 AS "recoveries!", 0 AS "cut_off!",
                w.action, w.starting_inputs AS "inputs!", w.timeout_secs, w.max_attempts,
-               w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
+               w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,
                w.cron_schedule, w.timezone, w.ends_at, NULL::uuid AS "backfill_id?",

@@ -8,6 +8,7 @@ mod document;
 use std::path::Path;
 use std::time::Duration;
 
+use access::hosts::find_allowed_hosts;
 use anyhow::{Context as _, anyhow, bail};
 use db::PgConnection;
 use egress::allowed::Tenant;
@@ -97,6 +98,7 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
 async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Option<FieldError>> {
     let mut refused = Vec::new();
     for definition in wanted {
+        // The hosts of the team are checked in the transaction, which knows the team.
         let tenant = Tenant { team_id: None, hosts: &[] };
         refused.push(actions::check_reach(&definition.body.action, &app.allowed, tenant).await.err());
     }
@@ -182,7 +184,18 @@ async fn plan(
     }
     let before = existing.map(|spec| &spec.action);
     app.secrets.seal_action(tx, team_id, &mut spec.action, before, bounds.now).await?;
-    Ok(match current {
+    let plan = compare(file, team_id, current, spec);
+    if let Ok(Plan::Create(..) | Plan::Change(..)) = plan {
+        let hosts = find_allowed_hosts(tx, team_id).await?.unwrap_or_default();
+        if let Err(refused) = actions::check_host(&definition.body.action, &hosts) {
+            return Ok(Err(refused));
+        }
+    }
+    Ok(plan)
+}
+
+fn compare(file: &str, team_id: i64, current: Option<Workflow>, spec: Spec) -> Result<Plan, FieldError> {
+    match current {
         None => Ok(Plan::Create(team_id, spec)),
         Some(workflow) => match workflow.managed_by.as_deref() {
             Some(other) if other != file => {
@@ -192,7 +205,7 @@ async fn plan(
             Some(_) if workflow.spec == spec => Ok(Plan::Keep),
             _ => Ok(Plan::Change(workflow.id, spec)),
         },
-    })
+    }
 }
 
 /// Changes a workflow, which is read again under its lock. The file now manages it, even if the API created it.

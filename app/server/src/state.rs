@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use access::failed_logins::FailedLogins;
 use access::gate::Gate;
+use access::hosts::HostLists;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use egress::Client;
@@ -61,6 +62,8 @@ pub struct Parts {
     pub decider: FireDecider,
     /// Which addresses http actions may reach.
     pub allowed: Allowed,
+    /// Which hosts the teams may call, for their edits.
+    pub host_lists: HostLists,
     /// Notifies the publisher of edits.
     pub notifier: Notifier,
     /// The slots that the executor offers to the fires of `decider`.
@@ -114,6 +117,7 @@ impl App {
             failed_logins: FailedLogins::default(),
             decider: FireDecider::with_slots(pools.fires.clone(), ledger_kept, offered_slots.clone()),
             allowed: config.allowed(),
+            host_lists: HostLists::default(),
             notifier: Notifier::default(),
             offered_slots,
             wake: Wake::default(),

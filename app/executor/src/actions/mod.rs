@@ -9,7 +9,7 @@ mod rebinding;
 mod send;
 pub mod signature;
 
-use egress::allowed::{Allowed, Tenant};
+use egress::allowed::{self, Allowed, Tenant};
 use serde_json::Value;
 use url::Url;
 use workflows::definition::action::Action;
@@ -37,6 +37,15 @@ pub async fn perform_action(action: &Action, call: &Call, sender: &Sender<'_>) -
 pub async fn check_reach(document: &Value, allowed: &Allowed, tenant: Tenant<'_>) -> Result<(), FieldError> {
     let Some(url) = url_of(document) else { return Ok(()) };
     allowed.check_now(&url, tenant).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
+}
+
+/// Refuses an action whose URL has none of the hosts that a team may call.
+///
+/// # Errors
+/// Returns the field `action.url` with the reason.
+pub fn check_host(document: &Value, hosts: &[String]) -> Result<(), FieldError> {
+    let Some(url) = url_of(document) else { return Ok(()) };
+    allowed::check_host(&url, hosts).map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
 }
 
 /// Whether [`check_reach`] asks a name server.

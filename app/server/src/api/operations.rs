@@ -1,5 +1,6 @@
 //! Steps 1, 2, 4 and 7 of 7: the API of operators: audit, outbox, drift, jobs, keys, statistics, verification and health.
 
+pub mod allowed_hosts;
 pub mod audit;
 pub mod drift;
 pub mod health;

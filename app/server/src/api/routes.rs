@@ -9,7 +9,9 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
-use super::operations::{audit, drift, health, jobs, keys, outbox, signing, stats, team_limits, team_secrets, verify};
+use super::operations::{
+    allowed_hosts, audit, drift, health, jobs, keys, outbox, signing, stats, team_limits, team_secrets, verify,
+};
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
 use super::workflows::{self, previews, schedules, verbs};
@@ -116,6 +118,8 @@ routes! {
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
+        Viewer    Read get    "/api/v1/teams/{id}/hosts"             allowed_hosts::get_allowed_hosts;
+        Admin     Edit put    "/api/v1/teams/{id}/hosts"             allowed_hosts::put_allowed_hosts;
         Viewer    Read get    "/api/v1/teams/{id}/secrets"           team_secrets::list_secrets;
         Admin     Edit put    "/api/v1/teams/{id}/secrets/{name}"    team_secrets::put_secret;
         Admin     Edit delete "/api/v1/teams/{id}/secrets/{name}"    team_secrets::delete_secret;

@@ -11,13 +11,16 @@ use crate::api::request::error::Error;
 
 /// Refuses an action whose URL its team may not call. A name server may be slow, so no transaction may be open.
 ///
+/// The hosts of a team are read once in a few seconds.
+///
 /// # Errors
-/// Returns 400 with the field `action.url`.
+/// Returns 400 with the field `action.url`, or the failure of the database.
 pub(super) async fn check_reach(app: &App, team_id: i64, action: &Value) -> Result<(), Error> {
     if action.get("url").is_none() {
         return Ok(());
     }
-    let tenant = Tenant { team_id: Some(team_id), hosts: &[] };
+    let hosts = app.host_lists.of_team(&app.pools.edits, team_id).await?;
+    let tenant = Tenant { team_id: Some(team_id), hosts: &hosts };
     Ok(actions::check_reach(action, &app.allowed, tenant).await?)
 }
 
