@@ -205,9 +205,33 @@ async fn metrics_and_docs_move_to_their_listener() {
         public.get(path).await.refused(404, "not_found", None);
         admin.get(path).await.expect(200);
     }
-    public.get("/healthz").await.expect(200);
-    for path in ["/healthz", "/api/v1/runs"] {
-        admin.get(path).await.refused(404, "not_found", None);
+    for path in ["/healthz", "/readyz"] {
+        public.get(path).await.expect(200);
+        admin.get(path).await.expect(200);
     }
+    admin.get("/api/v1/runs").await.refused(404, "not_found", None);
+    s.end().await;
+}
+
+/// A probe at the listener for operators has places that no client takes.
+#[tokio::test]
+async fn probes_answer_when_clients_have_all_places() {
+    let s = Story::with_app(|config| {
+        config.admin_addr = Some(([127, 0, 0, 1], 0).into());
+        config.max_connections = 1;
+    })
+    .await;
+    let editor = s.editor();
+    editor.get("/api/v1/runs").await.expect(200);
+    let mut outside = TcpStream::connect(address(&s)).await.unwrap();
+    outside.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let admin = Api::without_key(s.admin_url().unwrap());
+    for path in ["/healthz", "/readyz"] {
+        admin.get(path).await.expect(200);
+    }
+    let mut answer = [0; 1];
+    let waiting = outside.try_read(&mut answer).unwrap_err();
+    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock, "the only place is the editor's");
+    drop(editor);
     s.end().await;
 }

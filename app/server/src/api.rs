@@ -18,7 +18,6 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::App;
 use request::error::Error;
 use request::{in_flight, refused};
-use routes::Route;
 
 /// All routes of the table, and the page of their description; the latter and the metrics only if no other listener
 /// serves them.
@@ -31,9 +30,9 @@ pub fn build_router(app: App) -> Router {
     with_layers(routes.merge(docs_page()), app)
 }
 
-/// What `CRONBOX_ADMIN_ADDR` serves: the metrics, and the page of the description.
+/// What `CRONBOX_ADMIN_ADDR` serves: the metrics, the probes, and the page of the description.
 pub fn build_admin_router(app: App) -> Router {
-    let routes = routes::register_routes(&app, Route::is_administrative);
+    let routes = routes::register_routes(&app, |route| route.is_administrative() || route.is_probe());
     with_layers(routes.merge(docs_page()), app)
 }
 

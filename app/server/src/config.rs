@@ -39,7 +39,7 @@ pub struct Config {
     /// Where to listen.
     #[arg(long, env = "CRONBOX_BIND_ADDR", default_value = "127.0.0.1:8080")]
     pub bind_addr: SocketAddr,
-    /// Where to serve `/metrics`, `/docs` and `/openapi.json`, which `CRONBOX_BIND_ADDR` then does not serve.
+    /// Where to serve `/metrics`, `/docs` and `/openapi.json`, which `CRONBOX_BIND_ADDR` then does not serve, and the probes too.
     #[arg(long, env = "CRONBOX_ADMIN_ADDR")]
     pub admin_addr: Option<SocketAddr>,
     /// The environment, as in the schedule names: `wf-<id>-<env>`

@@ -226,6 +226,11 @@ impl Route {
         self.path == "/metrics"
     }
 
+    /// Whether load balancers and monitoring call it: both listeners serve it, each with places of its own.
+    pub(super) fn is_probe(&self) -> bool {
+        matches!(self.path, "/healthz" | "/readyz")
+    }
+
     /// The path as axum reads it: `{target}` is `{id}` or `{id}:verb`; the extractors split it.
     pub(super) fn pattern(&self) -> String {
         match self.path.split_once("{id}:") {
