@@ -118,6 +118,30 @@ async fn silent_connections_make_room_for_keys() {
     s.end().await;
 }
 
+/// Clients with a key of a team take all places, and send one request after another. A fire still arrives.
+#[tokio::test]
+async fn connections_of_teams_make_room_for_fires() {
+    let s = Story::with_app(|config| {
+        config.header_timeout_ms = 600_000;
+        config.max_connections = 4;
+    })
+    .await;
+    let mut fires = KeptConnection::open(&s, &s.keys.scheduler).await;
+    fires.get("/api/v1/runs").await;
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let mut team = KeptConnection::open(&s, &s.keys.editor).await;
+        assert_eq!(team.get("/api/v1/runs").await, "HTTP/1.1 200 OK");
+        kept.push(team);
+    }
+    let mut newcomer = tokio::time::timeout(PATIENCE, KeptConnection::open(&s, &s.keys.scheduler)).await.unwrap();
+    let answer = tokio::time::timeout(PATIENCE, newcomer.get("/api/v1/runs")).await;
+    assert_eq!(answer.expect("the team has all places"), "HTTP/1.1 403 Forbidden");
+    assert_eq!(fires.get("/api/v1/runs").await, "HTTP/1.1 403 Forbidden", "the scheduler's connection stays");
+    assert!(refusals(&Api::without_key(s.url()), "connection_places").await > 0);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn requests_need_one_host() {
     let s = Story::today().await;
@@ -221,8 +245,8 @@ async fn probes_answer_when_clients_have_all_places() {
         config.max_connections = 1;
     })
     .await;
-    let editor = s.editor();
-    editor.get("/api/v1/runs").await.expect(200);
+    let scheduler = s.scheduler_key();
+    scheduler.post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
     let mut outside = TcpStream::connect(address(&s)).await.unwrap();
     outside.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     let admin = Api::without_key(s.admin_url().unwrap());
@@ -231,7 +255,7 @@ async fn probes_answer_when_clients_have_all_places() {
     }
     let mut answer = [0; 1];
     let waiting = outside.try_read(&mut answer).unwrap_err();
-    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock, "the only place is the editor's");
-    drop(editor);
+    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock, "the only place is the scheduler's");
+    drop(scheduler);
     s.end().await;
 }

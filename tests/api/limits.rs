@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use access::gate::{Admission, KeyPools};
 use reqwest::Method;
 use serde_json::json;
 use tests::{Api, PATIENCE, Story};
@@ -42,6 +43,30 @@ async fn only_unknown_keys_are_limited_by_address() {
     assert!(limited.headers.contains_key("retry-after"));
     s.editor().get("/api/v1/runs").await.expect(200);
     s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+    s.end().await;
+}
+
+/// The first request of a new key and the next ones, which arrive before its key is read, need one try together.
+#[tokio::test]
+async fn requests_of_one_key_need_one_try() {
+    let s = Story::with_app(|config| config.bad_keys_per_min = 1).await;
+    let (gate, pools, now) = (&s.app().gate, &s.app().pools, s.app().clock.now());
+    let pools = || KeyPools { of_request: &pools.reads, fires: &pools.fires };
+    let [flooding, honest] = [[127, 0, 0, 2], [127, 0, 0, 3]].map(std::net::IpAddr::from);
+    // The second one needs the digests of the active keys, which are then cached.
+    for nth in 0..2 {
+        let unknown = format!("cb_{nth:012x}_{}", "A".repeat(43));
+        let refused = gate.admit_key(pools(), &unknown, flooding, now).await.unwrap();
+        assert!(matches!(refused, Admission::Unknown | Admission::TooManyUnknown), "{refused:?}");
+    }
+    let body = json!({"kind": "admin", "name": "new"});
+    let created = s.admin().post("/api/v1/keys", &body).await.expect(201).json;
+    let key = created["key"].as_str().unwrap();
+    let admit = || gate.admit_key(pools(), key, honest, now);
+    let (first, second) = tokio::join!(admit(), admit());
+    for admission in [first.unwrap(), second.unwrap()] {
+        assert!(matches!(admission, Admission::Admitted(_)), "{admission:?}");
+    }
     s.end().await;
 }
 

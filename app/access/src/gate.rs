@@ -139,6 +139,21 @@ enum Found {
     TooManyUnknown,
 }
 
+/// Why a lookup does not say whether a key is active.
+#[derive(Debug, thiserror::Error)]
+enum NoAnswer {
+    #[error("too many unknown keys from this address")]
+    TooManyUnknown,
+    #[error(transparent)]
+    Database(#[from] Arc<sqlx::Error>),
+}
+
+impl From<sqlx::Error> for NoAnswer {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(Arc::new(error))
+    }
+}
+
 impl Caller {
     /// The public part of its key.
     #[must_use]
@@ -279,26 +294,50 @@ impl Gate {
     async fn find_caller(&self, pools: KeyPools<'_>, presented: &str, peer: IpAddr) -> Result<Found, Arc<sqlx::Error>> {
         // By its digest, so that the cache has no key.
         let digest: [u8; 32] = Sha256::digest(presented).into();
-        if let Some(Some(caller)) = self.believed.get(&digest).await {
-            return Ok(Found::Active(caller));
+        match self.believed.get(&digest).await {
+            Some(Some(caller)) => return Ok(Found::Active(caller)),
+            Some(None) => return Ok(self.refuse_unknown(peer)),
+            None => {}
         }
-        // The try is taken before the lookup, so that many requests at once do not read the database for one try.
-        let has_try = self.bad.as_ref().is_none_or(|bad| bad.take_try(peer, Instant::now()));
-        let unknown = if has_try { Found::Unknown } else { Found::TooManyUnknown };
-        let Some(text) = KeyText::parse(presented) else { return Ok(unknown) };
+        let Some(text) = KeyText::parse(presented) else { return Ok(self.refuse_unknown(peer)) };
+        let looked_up = self.believed.try_get_with(digest, self.look_up(pools, digest, &text, peer)).await;
+        match looked_up {
+            Ok(Some(caller)) => Ok(Found::Active(caller)),
+            Ok(None) => Ok(Found::Unknown),
+            Err(error) => match &*error {
+                NoAnswer::TooManyUnknown => Ok(Found::TooManyUnknown),
+                NoAnswer::Database(error) => Err(error.clone()),
+            },
+        }
+    }
+
+    /// Reads a key. Requests that present it at the same time wait for this one lookup, which takes one try of the address,
+    /// and returns it if the key is active. Without a try, only a key that was active some seconds ago is read.
+    async fn look_up(
+        &self,
+        pools: KeyPools<'_>,
+        digest: [u8; 32],
+        text: &KeyText<'_>,
+        peer: IpAddr,
+    ) -> Result<Option<Caller>, NoAnswer> {
+        let has_try = self.take_try(peer);
         if !has_try && !self.is_active(pools.fires, digest).await? {
-            return Ok(unknown);
+            return Err(NoAnswer::TooManyUnknown);
         }
-        let looked_up = self.believed.try_get_with(digest, async {
-            let mut connection = pools.of_request.acquire().await?;
-            let found = verify_key(&mut connection, &text).await?;
-            Ok::<_, sqlx::Error>(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
-        });
-        let Some(caller) = looked_up.await? else { return Ok(unknown) };
-        if has_try {
+        let mut connection = pools.of_request.acquire().await?;
+        let found = verify_key(&mut connection, text).await?;
+        if has_try && found.is_some() {
             self.bad.iter().for_each(|bad| bad.return_try(peer));
         }
-        Ok(Found::Active(caller))
+        Ok(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
+    }
+
+    fn take_try(&self, peer: IpAddr) -> bool {
+        self.bad.as_ref().is_none_or(|bad| bad.take_try(peer, Instant::now()))
+    }
+
+    fn refuse_unknown(&self, peer: IpAddr) -> Found {
+        if self.take_try(peer) { Found::Unknown } else { Found::TooManyUnknown }
     }
 
     /// Whether this is the digest of a key that was active some seconds ago. A flood of unknown keys reads the database

@@ -1,7 +1,7 @@
-//! Steps 1 and 7 of 7: what the app knows of a connection while it is open: its requests and whether one had a key.
+//! Steps 1 and 7 of 7: what the app knows of a connection while it is open: its requests, and whose key they had.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
@@ -10,29 +10,44 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Connection {
     /// The other end, which may be a proxy.
     pub(crate) address: IpAddr,
-    is_authenticated: AtomicBool,
+    standing: AtomicU8,
     requests: AtomicUsize,
+    dismissal: CancellationToken,
     end: CancellationToken,
 }
 
+/// The clients of a connection: the higher, the longer it keeps its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// No request had an active key.
+    Unknown,
+    /// A request had an active key, or a person's token.
+    Known,
+    /// A request had an active key of a scheduler.
+    Scheduler,
+}
+
 impl Connection {
-    pub(crate) fn new(address: IpAddr) -> Self {
+    /// `dismissal` is cancelled when the server stops.
+    pub(crate) fn new(address: IpAddr, dismissal: CancellationToken) -> Self {
         Self {
             address,
-            is_authenticated: AtomicBool::new(false),
+            standing: AtomicU8::new(Standing::Unknown as u8),
             requests: AtomicUsize::new(0),
+            dismissal,
             end: CancellationToken::new(),
         }
     }
 
     /// Records that a request on it had an active key.
-    pub(crate) fn set_authenticated(&self) {
-        self.is_authenticated.store(true, Ordering::Relaxed);
+    pub(crate) fn raise_standing(&self, standing: Standing) {
+        self.standing.fetch_max(standing as u8, Ordering::Relaxed);
     }
 
-    /// Whether it may be ended when there are too many: no request on it had an active key.
-    pub(crate) fn is_expendable(&self) -> bool {
-        !self.is_authenticated.load(Ordering::Relaxed) && !self.end.is_cancelled()
+    /// Whether clients of this standing, and no others, have used it, and nothing has ended it yet.
+    pub(crate) fn is_expendable(&self, standing: Standing) -> bool {
+        let is_leaving = self.end.is_cancelled() || self.dismissal.is_cancelled();
+        !is_leaving && self.standing.load(Ordering::Relaxed) == standing as u8
     }
 
     /// Whether no request on it is in progress.
@@ -48,13 +63,23 @@ impl Connection {
         self.requests.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Ends it, to make room for another connection.
+    /// Ends it at once, to make room for another connection.
     pub(crate) fn end(&self) {
         self.end.cancel();
+    }
+
+    /// Ends it after the answer to its present request.
+    pub(crate) fn dismiss(&self) {
+        self.dismissal.cancel();
     }
 
     /// Waits until [`Connection::end`] is called.
     pub(crate) async fn until_ended(&self) {
         self.end.cancelled().await;
+    }
+
+    /// Waits until [`Connection::dismiss`] is called, or until the server stops.
+    pub(crate) async fn until_dismissed(&self) {
+        self.dismissal.cancelled().await;
     }
 }

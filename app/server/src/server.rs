@@ -10,7 +10,7 @@ mod write_progress;
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use axum::Router;
 use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use self::places::{Place, Places};
@@ -51,6 +51,9 @@ pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
 /// How long the requests of open connections may take to end at shutdown.
 const CONNECTIONS_END: Duration = Duration::from_secs(3);
 
+/// How long a connection that must make room may take to answer before the next one must, too.
+const ROOM_PATIENCE: Duration = Duration::from_millis(100);
+
 /// Serves until `shutdown`, then lets the active requests end.
 pub(crate) async fn serve_connections(
     listener: TcpListener,
@@ -59,7 +62,7 @@ pub(crate) async fn serve_connections(
     shutdown: impl Future<Output = ()>,
 ) {
     let places = Places::new(app.config.max_connections, app.config.address_connections);
-    let connections = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -76,11 +79,12 @@ pub(crate) async fn serve_connections(
                 continue;
             }
         };
-        let connection = connections.watch(connection(stream, &place.connection, router.clone(), app));
-        tokio::spawn(serve_connection(connection, place, app.clone()));
+        connections.spawn(serve_connection(stream, place, router.clone(), app.clone()));
     }
     drop(listener);
-    if tokio::time::timeout(CONNECTIONS_END, connections.shutdown()).await.is_err() {
+    places.dismiss_all();
+    connections.close();
+    if tokio::time::timeout(CONNECTIONS_END, connections.wait()).await.is_err() {
         tracing::warn!("connections closed by shutdown; edits in progress still complete");
     }
 }
@@ -94,27 +98,43 @@ async fn accept(listener: &TcpListener, places: &Places, app: &App) -> io::Resul
         return Ok(None);
     }
     stream.set_nodelay(true)?;
-    let place = match places.try_take(address) {
-        Some(place) => Some(place),
-        None => {
-            if let Some(ended) = places.end_expendable() {
-                app.note_connection_refusal("connection_places", ended);
-            }
-            places.take(address).await
+    Ok(take_place(places, address, app).await.map(|place| (stream, place)))
+}
+
+/// Takes a place. While none is free, one connection after another makes room: the first may still have to answer.
+async fn take_place(places: &Places, address: IpAddr, app: &App) -> Option<Place> {
+    if let Some(place) = places.try_take(address) {
+        return Some(place);
+    }
+    loop {
+        if let Some(ended) = places.end_expendable() {
+            app.note_connection_refusal("connection_places", ended);
         }
-    };
-    Ok(place.map(|place| (stream, place)))
+        if let Ok(place) = tokio::time::timeout(ROOM_PATIENCE, places.take(address)).await {
+            return place;
+        }
+    }
 }
 
 /// Serves a connection until it ends, or until another one needs its place.
-async fn serve_connection(serving: impl Future<Output = hyper::Result<()>>, place: Place, app: App) {
+async fn serve_connection(stream: TcpStream, place: Place, router: Router, app: App) {
+    let connection = &place.connection;
+    let serving = connection_of(stream, connection, router, &app);
+    tokio::pin!(serving);
     let ended = tokio::select! {
-        ended = serving => ended,
-        () = place.connection.until_ended() => Ok(()),
+        ended = &mut serving => Some(ended),
+        () = connection.until_ended() => None,
+        () = connection.until_dismissed() => {
+            serving.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = &mut serving => Some(ended),
+                () = connection.until_ended() => None,
+            }
+        }
     };
-    let Err(error) = ended else { return };
+    let Some(Err(error)) = ended else { return };
     if is_stalled(&error) {
-        app.note_connection_refusal("slow_write", place.connection.address);
+        app.note_connection_refusal("slow_write", connection.address);
     } else {
         tracing::debug!(%error, "connection ended");
     }
@@ -126,7 +146,7 @@ fn is_stalled(error: &hyper::Error) -> bool {
     cause.and_then(io::Error::get_ref).and_then(|cause| cause.downcast_ref::<WriteStalled>()).is_some()
 }
 
-fn connection(
+fn connection_of(
     stream: TcpStream,
     connection: &Arc<Connection>,
     router: Router,

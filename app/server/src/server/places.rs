@@ -1,4 +1,5 @@
-//! Steps 1 and 7 of 7: the places of connections. When all are taken, a connection without a key makes room.
+//! Steps 1 and 7 of 7: the places of connections. When all are taken, a connection makes room: first one without a key, then
+//! one of another key than a scheduler's. Fires keep theirs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -6,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use access::network::network_of;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Standing};
 
 /// The places; clones share them.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub(super) struct Places {
     /// How many connections an address may have; 0 = no limit.
     most_of_address: usize,
     open: Arc<Mutex<Open>>,
+    /// Dismisses all connections.
+    dismissal: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +42,13 @@ pub(super) struct Place {
 impl Places {
     /// `most` places, of which an address may take `most_of_address`; 0 = no limit of its own.
     pub(super) fn new(most: usize, most_of_address: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), most_of_address, open: Arc::default() }
+        let free = Arc::new(Semaphore::new(most));
+        Self { free, most_of_address, open: Arc::default(), dismissal: CancellationToken::new() }
+    }
+
+    /// Ends each connection after the answer to its present request.
+    pub(super) fn dismiss_all(&self) {
+        self.dismissal.cancel();
     }
 
     /// Whether the address, or its IPv6 network, has as many connections as it may have.
@@ -58,18 +68,24 @@ impl Places {
         Some(self.register(address, self.free.clone().acquire_owned().await.ok()?))
     }
 
-    /// Ends the oldest idle connection on which no request had an active key, or else the oldest of those that have a
-    /// request in progress. Returns its address.
+    /// Makes a connection end, and returns its address: the oldest idle one on which no request had an active key; else the
+    /// oldest of those that have a request in progress; else the oldest that is not a scheduler's, after its present answer.
     pub(super) fn end_expendable(&self) -> Option<IpAddr> {
         let open = self.lock();
-        let expendable = || open.connections.values().filter(|connection| connection.is_expendable());
-        let ended = expendable().find(|connection| connection.is_idle()).or_else(|| expendable().next())?;
-        ended.end();
-        Some(ended.address)
+        let of = |standing| open.connections.values().filter(move |connection| connection.is_expendable(standing));
+        let unknown = of(Standing::Unknown).find(|connection| connection.is_idle());
+        if let Some(unknown) = unknown.or_else(|| of(Standing::Unknown).next()) {
+            unknown.end();
+            return Some(unknown.address);
+        }
+        let known = of(Standing::Known).find(|connection| connection.is_idle());
+        let known = known.or_else(|| of(Standing::Known).next())?;
+        known.dismiss();
+        Some(known.address)
     }
 
     fn register(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Place {
-        let connection = Arc::new(Connection::new(address));
+        let connection = Arc::new(Connection::new(address, self.dismissal.child_token()));
         let mut open = self.lock();
         let id = open.next_id;
         open.next_id += 1;
@@ -111,14 +127,29 @@ mod tests {
         let taken: Vec<Place> = (1..=4).map(|nth| places.try_take(address(nth)).unwrap()).collect();
         assert!(places.try_take(address(5)).is_none());
         assert!(!places.is_limit_reached(address(1)), "there is no limit of an address");
-        taken[0].connection.set_authenticated();
+        taken[0].connection.raise_standing(Standing::Scheduler);
         taken[1].connection.begin_request();
         assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one");
         assert_eq!(places.end_expendable(), Some(address(4)), "the first one ends already");
         assert_eq!(places.end_expendable(), Some(address(2)), "no other is idle");
-        assert_eq!(places.end_expendable(), None, "the last one has a key");
+        assert_eq!(places.end_expendable(), None, "the last one is a scheduler's");
         drop(taken);
         assert!(places.try_take(address(5)).is_some());
+    }
+
+    #[test]
+    fn connections_of_other_keys_make_room_for_fires() {
+        let places = Places::new(3, 0);
+        let taken: Vec<Place> = (1..=3).map(|nth| places.try_take(address(nth)).unwrap()).collect();
+        taken[0].connection.raise_standing(Standing::Scheduler);
+        taken[0].connection.raise_standing(Standing::Known);
+        for known in &taken[1..] {
+            known.connection.raise_standing(Standing::Known);
+        }
+        taken[1].connection.begin_request();
+        assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one of a key");
+        assert_eq!(places.end_expendable(), Some(address(2)), "then the one that has a request");
+        assert_eq!(places.end_expendable(), None, "fires keep their places");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use access::gate::{ACTIVE_KEYS_FRESH_FOR, Admission, KeyPools};
-use access::rights::Scope;
+use access::rights::{Kind, Scope};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, StatusCode};
@@ -17,7 +17,7 @@ use workflows::definition::redaction::Audience;
 use super::bearer::{self, Credential};
 use super::error::{Error, Limit};
 use crate::App;
-use crate::connection::Connection;
+use crate::connection::{Connection, Standing};
 
 pub use access::gate::Caller;
 
@@ -84,7 +84,8 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     };
     let caller = caller.at_address(peer);
     if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
-        connection.set_authenticated();
+        let is_scheduler = caller.kind == Kind::Scheduler;
+        connection.raise_standing(if is_scheduler { Standing::Scheduler } else { Standing::Known });
     }
     if let Some(KeyPrefix(prefix)) = parts.extensions.get().filter(|_| !caller.is_person()) {
         prefix.get_or_init(|| caller.prefix().to_owned());
