@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -44,11 +45,28 @@ impl FromStr for Form {
 /// # Panics
 /// Panics if the process has a log already.
 pub fn start_log(form: Form, filter: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
+    let (filter, refused) = choose_filter(named_filter(), filter);
     let has_colours = form == Form::Text && io::stderr().is_terminal() && !is_without_colours();
     let sequences = if has_colours { Sequences::Kept } else { Sequences::Escaped };
     new_subscriber(form, filter, has_colours, move || LineWriter::new(io::stderr(), sequences)).init();
     panic::set_hook(Box::new(log_panic));
+    if let Some(error) = refused {
+        tracing::warn!(%error, "RUST_LOG is not a filter and is ignored");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the variable is of no program, but of the library")]
+fn named_filter() -> Option<String> {
+    std::env::var("RUST_LOG").ok()
+}
+
+/// Returns the filter of the environment, or the default one, and why that of the environment is none.
+fn choose_filter(environment: Option<String>, default: &str) -> (EnvFilter, Option<ParseError>) {
+    match environment.filter(|text| !text.is_empty()).map(EnvFilter::try_new) {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (EnvFilter::new(default), Some(error)),
+        None => (EnvFilter::new(default), None),
+    }
 }
 
 /// Returns the subscriber of a log with this form.
@@ -115,6 +133,16 @@ mod tests {
         let writer = move || LineWriter::new(writer.clone(), Sequences::Escaped);
         tracing::subscriber::with_default(new_subscriber(form, EnvFilter::new(filter), false, writer), events);
         written.text()
+    }
+
+    #[test]
+    fn a_wrong_filter_is_reported() {
+        let (filter, refused) = choose_filter(Some("info,app=debgu".to_owned()), "warn");
+        assert!(refused.is_some() && filter.to_string() == "warn", "{filter}");
+        for (environment, expected) in [(None, "warn"), (Some(""), "warn"), (Some("debug"), "debug")] {
+            let (filter, refused) = choose_filter(environment.map(str::to_owned), "warn");
+            assert!(refused.is_none() && filter.to_string() == expected, "{filter}");
+        }
     }
 
     /// A client may write lines that look like those of cronbox, or codes that control a terminal.

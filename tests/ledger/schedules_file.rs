@@ -90,6 +90,22 @@ async fn named(s: &Story, name: &str) -> Vec<Value> {
     items.into_iter().filter(|workflow| workflow["name"] == name).collect()
 }
 
+/// An instance that cannot start because of another setting changes no workflow.
+#[tokio::test]
+async fn a_start_that_fails_applies_nothing() {
+    let s = Story::today().await;
+    let file = Definitions::new(TWO);
+    let provider = [
+        ("CRONBOX_OIDC_ISSUER", "https://issuer.example"),
+        ("CRONBOX_OIDC_AUDIENCE", "cronbox"),
+        ("CRONBOX_OIDC_GROUPS_FILE", "/nowhere"),
+    ];
+    let said = starts(serving_with(&s, &file, &provider)).await.unwrap_err();
+    assert!(said.contains("CRONBOX_OIDC_GROUPS_FILE"), "{said}");
+    assert!(named(&s, "payroll").await.is_empty());
+    s.end().await;
+}
+
 /// The first start creates the workflows. A start with the same file changes nothing.
 #[tokio::test]
 async fn a_start_applies_only_the_files_changes() {

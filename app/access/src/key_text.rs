@@ -164,6 +164,12 @@ mod tests {
                 assert_eq!(KeyText::parse(&changed).is_some(), changed == EXAMPLE, "{changed}");
             }
         }
+        for at in 0..EXAMPLE.len() - 1 {
+            let mut swapped = EXAMPLE.as_bytes().to_owned();
+            swapped.swap(at, at + 1);
+            let swapped = String::from_utf8(swapped).unwrap();
+            assert_eq!(KeyText::parse(&swapped).is_some(), swapped == EXAMPLE, "{swapped}");
+        }
         for changed in ["", "cba_", &EXAMPLE[..64], &format!("{EXAMPLE}0"), &EXAMPLE.replace("cbt_", "cba_")] {
             assert!(KeyText::parse(changed).is_none(), "{changed}");
         }

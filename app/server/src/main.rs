@@ -246,6 +246,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     secrets.check_keys(&mut *pools.work.acquire().await?).await?;
     let listeners = Listeners::bind(&config)?;
     let app = App::with_secrets(config, pools, Clock::System, secrets);
+    // Before the file is applied: a start that fails must change no workflow.
+    app.prepare_identity_provider()?;
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;

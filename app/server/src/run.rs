@@ -49,7 +49,7 @@ impl Listeners {
 /// Fires are accepted until the active attempts have ended; only then the listener closes.
 ///
 /// # Errors
-/// Fails if the HTTP client of the actions or the identity provider cannot be set up, if a lease is too short for its heartbeat, or if the
+/// Fails if the HTTP client of the actions cannot be set up, if a lease is too short for its heartbeat, or if the
 /// database does not return the time.
 pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
@@ -57,7 +57,6 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
         "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS: with less, runs that still execute \
          count as lost"
     );
-    app.prepare_identity_provider()?;
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
     identity::prepare_identity(&app.pools.work, &app.config.env, app.config.restored).await?;

@@ -126,7 +126,7 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// The claims with a type. A claim that is there twice is an error.
+/// The claims with a type. One of them that is there twice is an error; of other claims, such as groups, the last counts.
 #[derive(Deserialize)]
 struct Registered {
     iss: Option<String>,

@@ -196,7 +196,8 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
     router
 }
 
-/// Names the scope of each operation in the description, as OpenAPI 3.1 names roles.
+/// Names the scope of each operation in the description, as OpenAPI 3.1 names roles. A person has a token instead of a key;
+/// only a key fires, and replaces itself.
 struct Scopes;
 
 impl Modify for Scopes {
@@ -214,7 +215,14 @@ impl Modify for Scopes {
             let Some(operation) = operation else { continue };
             operation.security = match route.access {
                 Access::Open => Some(Vec::new()),
-                access => Some(vec![SecurityRequirement::new("key", access.scope().map(Scope::as_str))]),
+                access => {
+                    let schemes: &[&str] = match access {
+                        Access::Scheduler | Access::Owner => &["key"],
+                        _ => &["key", "bearer"],
+                    };
+                    let scope = access.scope().map(Scope::as_str);
+                    Some(schemes.iter().map(|scheme| SecurityRequirement::new(*scheme, scope)).collect())
+                }
             };
         }
     }

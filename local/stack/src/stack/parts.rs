@@ -57,6 +57,7 @@ impl Instance {
         let admin = app.config.admin_addr.map(app::bind_listener).transpose()?;
         let admin_url = admin.as_ref().map(url_of).transpose()?;
         let listeners = app::Listeners { api: listener, admin };
+        app.prepare_identity_provider()?;
         let mut serving = tokio::spawn(app::serve_app(listeners, app.clone(), stop.apps.clone().into()));
         tokio::select! {
             ended = &mut serving => {
