@@ -125,11 +125,14 @@ async fn a_single_denied_workflow_fails() {
     let publisher = world.publisher().await;
     assert_eq!(publisher.drain_outbox(soon()).await.unwrap().retried, 1);
     world.create("0 9 * * *", "UTC").await;
-    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
-    world.skip(Duration::from_secs(5)).await;
+    let second = publisher.drain_outbox(soon()).await.unwrap();
+    assert_eq!(second.created, 1);
+    world.skip(Duration::from_secs(60)).await;
 
-    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().failed, 1);
+    let third = publisher.drain_outbox(soon()).await.unwrap();
 
+    // On a loaded machine the second drain may repeat the request already.
+    assert_eq!(second.failed + third.failed, 1, "{second:?} {third:?}");
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("failed", Some("permanent")));
     let sentence = publication.last_error.unwrap();
