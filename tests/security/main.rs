@@ -14,6 +14,7 @@ mod canaries;
 mod cursors;
 mod expected_open;
 mod ground;
+mod identity_provider;
 mod lenience;
 mod log_lines;
 mod matrix;
