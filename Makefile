@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -65,6 +65,7 @@ nightly: setup ## checks that take too long or depend on the day; all mutants wi
 	$(MAKE) mutants SHARD=$$(($$(date +%u) - 1))/7
 	python3 scripts/tzdata.py check schedule/data/zones.bin
 	cargo test --workspace --test torture -- --full --seed $$(date +%y%j0000)
+	$(MAKE) security SIZE=full
 	$(MAKE) bench ONLY=B13,B14 SIZE=full
 
 mutants: setup ## changes the code in small ways; each change must fail a test. Takes many hours: SHARD=0/7 does a seventh
@@ -84,12 +85,21 @@ schemathesis: setup ## sends every route what its description allows, and invali
 	cargo test --workspace --test schemathesis -- --nocapture
 
 # As root on Linux the attacks run in a network namespace of their own; elsewhere some are skipped, and it says which.
-security: setup ## attacks the app and prints what got through; then schemathesis. SIZE=full: more tries. ONLY=matrix,cursors
+security: setup ## attacks the app and prints what got through; then schemathesis. SIZE=full: more tries, then `make planted`. ONLY=matrix,cursors
 	cargo build --workspace --bins
 	sh scripts/security.sh "$(or $(SIZE),ci)" $(if $(ONLY),--only "$(ONLY)")
 ifeq ($(ONLY),)
 	$(MAKE) schemathesis
 endif
+ifeq ($(SIZE),full)
+	$(MAKE) planted
+endif
+
+# In a copy: the sources and the programs in TARGET stay as they are.
+planted: setup ## plants one error after another in a copy of the sources; the attack that each patch names must report it. PATCH=no-team-check
+	cargo build --workspace --bins
+	cargo test --workspace --test security --no-run
+	sh scripts/planted.sh "$(TARGET)" $(PATCH)
 
 oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and calls the API with their tokens
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt

@@ -14,12 +14,15 @@ mod canaries;
 mod cursors;
 mod expected_open;
 mod ground;
+mod identity_provider;
 mod lenience;
 mod log_lines;
 mod matrix;
 mod name_servers;
 mod network;
+mod parsers;
 mod process;
+mod properties;
 mod raw;
 mod receivers;
 mod report;
@@ -68,7 +71,7 @@ struct Attack {
     begin: fn(Size) -> LocalBoxFuture<'static, Tally>,
 }
 
-static ATTACKS: [Attack; 29] = [
+static ATTACKS: [Attack; 34] = [
     Attack { name: "matrix", begin: |size| matrix::attack_routes(size).boxed_local() },
     Attack { name: "lists of other teams", begin: |_| matrix::attack_lists().boxed_local() },
     Attack { name: "addresses", begin: |size| addresses::attack_addresses(size).boxed_local() },
@@ -91,6 +94,14 @@ static ATTACKS: [Attack; 29] = [
     Attack { name: "JSON bombs", begin: |_| bombs::attack_by_json().boxed_local() },
     Attack { name: "YAML bombs", begin: |_| bombs::attack_by_yaml().boxed_local() },
     Attack { name: "forged cursors", begin: |size| cursors::attack_cursors(size).boxed_local() },
+    Attack { name: "texts: cursors", begin: |size| parsers::attack_parser(&parsers::CURSORS, size).boxed_local() },
+    Attack { name: "texts: keys", begin: |size| parsers::attack_parser(&parsers::KEYS, size).boxed_local() },
+    Attack { name: "texts: URLs", begin: |size| parsers::attack_parser(&parsers::URLS, size).boxed_local() },
+    Attack {
+        name: "texts: references",
+        begin: |size| parsers::attack_parser(&parsers::REFERENCES, size).boxed_local(),
+    },
+    Attack { name: "texts: actions", begin: |size| parsers::attack_parser(&parsers::ACTIONS, size).boxed_local() },
     Attack { name: "bad keys in the database", begin: |_| bad_keys::attack_by_bad_keys().boxed_local() },
     Attack { name: "log lines", begin: |_| log_lines::attack_log().boxed_local() },
     Attack { name: "canaries in the log", begin: |_| canaries::attack_log().boxed_local() },

@@ -1,4 +1,5 @@
-//! Every route of the app's table, every kind of caller, and every kind of id of another team.
+//! Every route of the app's table, every kind of caller (a key, or a person with a token), and every kind of id of another
+//! team.
 //!
 //! A caller that a route does not accept, and a caller of another team, must not learn whether an id exists: the answer
 //! for it equals the answer for a missing id, byte for byte.
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 
 use access::key_text::add_checksum;
 use app::api::routes::{Access, ROUTES};
-use chrono::{SecondsFormat, TimeDelta};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use tests::{Answer, Api, Story};
 
 use crate::Size;
 use crate::ground::{create_key, create_team, idle_story, team_key};
+use crate::identity_provider::IdentityProvider;
 use crate::process::App;
 use crate::report::Tally;
 
@@ -41,12 +43,16 @@ struct Caller {
     /// Where it sends its key, if not in the usual header.
     elsewhere: Option<(&'static str, String)>,
     rank: Rank,
+    /// Whether it is a person, who has no key of their own.
+    is_person: bool,
 }
 
 /// What a caller may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Nothing,
+    /// A person of the provider, without a group that gives a role.
+    NoRole,
     Viewer,
     Editor,
     Scheduler,
@@ -57,7 +63,12 @@ enum Rank {
 
 impl Caller {
     fn new(name: &'static str, api: Api, rank: Rank) -> Self {
-        Self { name, api, elsewhere: None, rank }
+        Self { name, api, elsewhere: None, rank, is_person: false }
+    }
+
+    /// A person with this value of `Authorization`.
+    fn person(name: &'static str, api: Api, bearer: String, rank: Rank) -> Self {
+        Self { elsewhere: Some(("authorization", bearer)), is_person: true, ..Self::new(name, api, rank) }
     }
 
     /// Whether it belongs to the other team.
@@ -68,8 +79,8 @@ impl Caller {
     fn is_accepted(&self, access: Access) -> bool {
         match access {
             Access::Open => true,
-            Access::Owner => self.rank != Rank::Nothing,
-            Access::Viewer => !matches!(self.rank, Rank::Nothing | Rank::Scheduler),
+            Access::Owner => !matches!(self.rank, Rank::Nothing | Rank::NoRole) && !self.is_person,
+            Access::Viewer => !matches!(self.rank, Rank::Nothing | Rank::NoRole | Rank::Scheduler),
             Access::Editor => matches!(self.rank, Rank::Editor | Rank::Admin),
             Access::Auditor => matches!(self.rank, Rank::Auditor | Rank::Operator | Rank::Admin),
             Access::Operator => matches!(self.rank, Rank::Operator | Rank::Admin),
@@ -94,8 +105,12 @@ struct Cell<'a> {
 /// Sends every cell of the matrix.
 pub(crate) async fn attack_routes(size: Size) -> Tally {
     let s = idle_story().await;
-    let app = App::start(&s.dsn(), &[("CRONBOX_EXECUTOR_SLOTS", "0")]).await;
-    let (ids, callers) = (attacked_ids(&s).await, callers(&s, &app).await);
+    let other = create_team(&s, "others").await;
+    let provider = IdentityProvider::start(&group_rules(s.keys.team_id, other)).await;
+    let settings: Vec<_> = [("CRONBOX_EXECUTOR_SLOTS", "0")].into_iter().chain(provider.settings()).collect();
+    let app = App::start(&s.dsn(), &settings).await;
+    let (ids, mut callers) = (attacked_ids(&s).await, keys(&s, &app, other).await);
+    callers.extend(people(&provider, &app, s.clock.now()));
     let before = state(&s).await;
     let mut tally = Tally::default();
     let (refused, controls): (Vec<_>, Vec<_>) = cells(&callers, size)
@@ -117,6 +132,7 @@ pub(crate) async fn attack_routes(size: Size) -> Tally {
         });
     }
     app.stop().await;
+    provider.stop();
     s.end_early().await;
     tally
 }
@@ -293,10 +309,44 @@ async fn attacked_ids(s: &Story) -> Ids {
     ])
 }
 
-/// Every kind of caller. The revoked keys were in use at this instance before their revocation.
-async fn callers(s: &Story, app: &App) -> Vec<Caller> {
+/// The rules of the groups of [`people`].
+fn group_rules(own: i64, other: i64) -> Value {
+    json!([
+        {"group": "viewers", "team_id": own, "role": "viewer"},
+        {"group": "editors", "team_id": own, "role": "editor"},
+        {"group": "other viewers", "team_id": other, "role": "viewer"},
+        {"group": "other editors", "team_id": other, "role": "editor"},
+        {"group": "admins", "role": "admin"},
+    ])
+}
+
+/// Every kind of person. No group can make a person an auditor, an operator or the scheduler.
+fn people(provider: &IdentityProvider, app: &App, now: DateTime<Utc>) -> Vec<Caller> {
+    let member = |name, groups: &[&str], rank| {
+        let bearer = provider.bearer(groups, now);
+        Caller::person(name, app.anonymous(), bearer, rank)
+    };
+    let refused = |name, bearer| Caller::person(name, app.anonymous(), bearer, Rank::Nothing);
+    let past = now - TimeDelta::days(1);
+    let admin = provider.bearer(&["admins"], now);
+    let (message, _) = admin.rsplit_once('.').unwrap();
+    vec![
+        member("person without a group", &[], Rank::NoRole),
+        member("person of unknown groups", &["ADMINS", "admins ", "admin", "operators"], Rank::NoRole),
+        member("own person, viewer", &["viewers"], Rank::Viewer),
+        member("own person, editor", &["viewers", "editors"], Rank::Editor),
+        member("other person, viewer", &["other viewers"], Rank::Viewer),
+        member("other person, editor", &["other viewers", "other editors"], Rank::Editor),
+        member("person, admin", &["viewers", "admins"], Rank::Admin),
+        refused("expired person", provider.bearer(&["admins"], past)),
+        refused("person of another program", provider.bearer_for("other", &["admins"], now)),
+        refused("person without a signature", format!("{message}.")),
+    ]
+}
+
+/// Every kind of key. The revoked keys were in use at this instance before their revocation.
+async fn keys(s: &Story, app: &App, other: i64) -> Vec<Caller> {
     let own = s.keys.team_id;
-    let other = create_team(s, "others").await;
     let viewer = team_key(s, own, "viewer").await;
     let (other_viewer, other_editor) = (team_key(s, other, "viewer").await, team_key(s, other, "editor").await);
     let refused = |name, key: &str| Caller::new(name, app.api(key), Rank::Nothing);

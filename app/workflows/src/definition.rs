@@ -6,6 +6,6 @@ pub mod field;
 pub mod patch;
 pub mod policies;
 pub mod redaction;
-pub(crate) mod reference;
+pub mod reference;
 pub mod sealed;
 pub mod spec;

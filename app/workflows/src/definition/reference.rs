@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 
 /// What a reference begins with; it ends with `}`.
-pub(crate) const BEGIN: &str = "${secret:";
+pub const BEGIN: &str = "${secret:";
 
 /// Returns the names that an action refers to, each with the first field that does. Encrypted header values are not read.
-pub(crate) fn referenced_names(action: &Value) -> BTreeMap<String, String> {
+#[must_use]
+pub fn referenced_names(action: &Value) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     if let Some(headers) = action.get("headers").and_then(Value::as_object) {
         for (header, value) in headers {
@@ -36,7 +37,7 @@ fn collect_names(field: &str, value: &Value, names: &mut BTreeMap<String, String
 }
 
 /// Replaces the references of an action by these values. Other text does not change, nor do values that are inserted.
-pub(crate) fn replace_references(action: &mut Value, values: &HashMap<String, String>) {
+pub fn replace_references(action: &mut Value, values: &HashMap<String, String>) {
     for field in ["headers", "body"] {
         if let Some(value) = action.get_mut(field) {
             replace_in_value(value, values);

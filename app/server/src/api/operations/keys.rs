@@ -18,7 +18,7 @@ use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
 use crate::App;
-use crate::api::request::auth::{Admin, Auditor, Caller};
+use crate::api::request::auth::{Admin, Auditor, Owner};
 use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -170,16 +170,13 @@ pub(crate) async fn create_key(
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn rotate_own_key(
     State(app): State<App>,
-    caller: Caller,
+    Owner(caller): Owner,
     Trace(trace): Trace,
     Body(body): Body<RotateBody>,
 ) -> Result<Response, Error> {
     if body.overlap_secs > MOST_OVERLAP_SECS {
         let detail = format!("overlap_secs must be at most {MOST_OVERLAP_SECS}");
         return Err(FieldError::invalid("overlap_secs", detail).into());
-    }
-    if caller.is_person() {
-        return Err(Error::forbidden("send the key to rotate in X-API-Key: a person has none"));
     }
     let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;

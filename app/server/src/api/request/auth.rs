@@ -48,6 +48,8 @@ pub struct Operator(pub Caller);
 pub struct Admin(pub Caller);
 /// May call `:invoke`.
 pub struct Scheduler;
+/// Has a key, of any kind, which it may rotate.
+pub struct Owner(pub Caller);
 
 impl FromRequestParts<App> for Caller {
     type Rejection = Error;
@@ -196,6 +198,18 @@ impl FromRequestParts<App> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         require(parts, app, Scope::Admin).await.map(Self)
+    }
+}
+
+impl FromRequestParts<App> for Owner {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        let caller = Caller::from_request_parts(parts, app).await?;
+        if caller.is_person() {
+            return Err(Error::forbidden("send the key to rotate in X-API-Key: a person has none"));
+        }
+        Ok(Self(caller))
     }
 }
 

@@ -122,11 +122,7 @@ pub fn parse_cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, Field
 ///
 /// # Errors
 /// Fails if the cursor is not one that a page of this list returned.
-pub(crate) fn parse_cursor_within<K>(
-    cursor: Option<&str>,
-    low: Option<K>,
-    high: Option<K>,
-) -> Result<Option<K>, FieldError>
+pub fn parse_cursor_within<K>(cursor: Option<&str>, low: Option<K>, high: Option<K>) -> Result<Option<K>, FieldError>
 where
     K: FromStr + PartialOrd,
 {
