@@ -540,6 +540,7 @@ async fn bad_answers_of_a_provider_are_bounded() {
         ("issuer", json!("https://other.example")),
         ("jwks_uri", json!("http://id.example/jwks")),
         ("jwks_uri", json!("file:///etc/passwd")),
+        ("jwks_uri", json!("https://169.254.169.254/latest/meta-data/")),
         ("jwks_uri", Value::Null),
     ] {
         let fetches = provider.fetches();
@@ -610,6 +611,7 @@ fn wrong_settings_stop_the_start() {
     };
     let wrong = [
         (Oidc { oidc_issuer: Some("http://id.example".into()), ..good.clone() }, "it must be https"),
+        (Oidc { oidc_issuer: Some("https://169.254.169.254".into()), ..good.clone() }, "the metadata of a machine"),
         (Oidc { oidc_audience: None, ..good.clone() }, "CRONBOX_OIDC_AUDIENCE"),
         (Oidc { oidc_audience: Some(String::new()), ..good.clone() }, "CRONBOX_OIDC_AUDIENCE"),
         (Oidc { oidc_groups_file: None, ..good.clone() }, "CRONBOX_OIDC_GROUPS_FILE"),
@@ -623,6 +625,7 @@ fn wrong_settings_stop_the_start() {
         assert!(format!("{error:#}").contains(expected), "{error:#}");
     }
     start(&good).unwrap();
+    start(&Oidc { oidc_issuer: Some("https://10.0.0.1:8443".into()), ..good.clone() }).unwrap();
     assert!(Oidc { oidc_issuer: None, ..good }.read_settings().unwrap().is_none());
     std::fs::remove_file(file).unwrap();
 }

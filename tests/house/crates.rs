@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
+use crate::sources::rust_files;
+
 /// The only edges between our crates (layout.md, section 1).
 const ALLOWED: [(&str, &[&str]); 17] = [
     ("old_names", &[]),
@@ -51,10 +53,10 @@ const FORBIDDEN: [(&str, &[&str]); 11] = [
     // No call leaves the process inside the transaction of an edit or of a decision.
     ("workflows", &["aws-", "lambda_", "axum", "reqwest"]),
     ("ledger", &["aws-", "lambda_", "axum", "reqwest"]),
-    ("egress", &["aws-", "lambda_", "axum", "sqlx"]),
-    ("executor", &["aws-", "lambda_", "axum"]),
+    ("egress", &["aws-", "lambda_", "axum", "sqlx", "reqwest"]),
+    ("executor", &["aws-", "lambda_", "axum", "reqwest"]),
     ("access", &["aws-", "lambda_", "axum", "reqwest"]),
-    ("app", &["aws-", "lambda_"]),
+    ("app", &["aws-", "lambda_", "reqwest"]),
     ("runner", &["sqlx", "axum", "aws-sdk-scheduler"]),
     ("publisher", &["axum", "reqwest"]),
     // The CLI knows only AWS's queues; schedules belong to the publisher.
@@ -64,6 +66,13 @@ const FORBIDDEN: [(&str, &[&str]); 11] = [
     // `schedule` reads them with jiff, the stand-in with tz-rs.
     ("stand-in", &["schedule", "jiff", "chrono-tz", "croner", "sqlx", "aws-"]),
 ];
+
+/// The crates of the app, which are in the folder of this name.
+const OF_APP: [&str; 6] = ["access", "app", "egress", "executor", "ledger", "workflows"];
+
+/// Crates that send requests.
+const HTTP_CLIENTS: [&str; 9] =
+    ["attohttpc", "awc", "curl", "isahc", "minreq", "reqwest", "surf", "tungstenite", "ureq"];
 
 /// The packages of the workspace, by name.
 pub(crate) fn workspace() -> BTreeMap<String, Package> {
@@ -121,5 +130,30 @@ fn no_crate_reaches_a_forbidden_dependency() {
         // aws-lc is the cryptography of rustls, not an AWS client.
         let found: Vec<_> = found.into_iter().filter(|name| !name.starts_with("aws-lc-")).collect();
         assert!(found.is_empty(), "{name} reaches {found:?}");
+    }
+}
+
+/// `egress` checks each address before it connects; another client in the app would be another way out.
+#[test]
+fn only_egress_sends_requests() {
+    let packages = workspace();
+    let folder = |package: &Package| package.manifest_path.parent().unwrap().to_owned();
+    let of_app = packages.values().filter(|package| folder(package).parent().unwrap().file_name() == Some("app"));
+    let names: BTreeSet<&str> = of_app.clone().map(|package| package.name.as_str()).collect();
+    assert_eq!(names, OF_APP.into(), "a crate of the app was added or removed");
+    for package in of_app.filter(|package| package.name.as_str() != "egress") {
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal) {
+            let is_hyper = ["hyper", "hyper-util"].contains(&&*dependency.name);
+            let is_client = is_hyper && dependency.features.iter().any(|feature| feature.starts_with("client"));
+            let is_client = is_client || HTTP_CLIENTS.contains(&&*dependency.name);
+            assert!(!is_client, "{} must not depend on {}", package.name, dependency.name);
+        }
+        // Cargo gives a crate the features that another crate of the build has asked for.
+        for file in rust_files(folder(package).join("src").as_std_path()) {
+            let source = std::fs::read_to_string(&file).unwrap();
+            for client in ["hyper::client", "hyper_util::client"] {
+                assert!(!source.contains(client), "{} uses {client}", file.display());
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Step 7 of 7: which addresses are public: what IANA's special-purpose registries leave, less what clouds reserve.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -20,16 +21,69 @@ const GLOBAL_V6: [Ipv6Net; 2] =
 
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// Whether a connection to `address` may be made, if an operator allows `networks` besides all public ones.
+/// Where the services of an operator are: on this machine, or in a private network. Link-local addresses are left out,
+/// because clouds serve the metadata and the credentials of the machine at 169.254.169.254.
+const PRIVATE: [IpNet; 7] = [
+    net_v4([10, 0, 0, 0], 8),
+    net_v4([100, 64, 0, 0], 10),
+    net_v4([127, 0, 0, 0], 8),
+    net_v4([172, 16, 0, 0], 12),
+    net_v4([192, 168, 0, 0], 16),
+    net_v6(Ipv6Addr::LOCALHOST, 128),
+    net_v6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
+];
+
+/// The addresses inside [`PRIVATE`] at which clouds serve metadata.
+const METADATA: [IpNet; 4] = [
+    // Alibaba Cloud.
+    net_v4([100, 100, 100, 200], 32),
+    // AWS: metadata, credentials of pods, DNS and time.
+    net_v6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32),
+    // Google Cloud.
+    net_v6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128),
+    // Oracle Cloud.
+    net_v6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), 128),
+];
+
+/// The networks that may be reached besides all public addresses.
+#[derive(Clone, Debug)]
+pub(crate) enum Inside {
+    /// These, for the URLs of tenants.
+    Allowed(Arc<Vec<IpNet>>),
+    /// Private networks and this machine, for the URLs of operators.
+    Private,
+}
+
+impl Default for Inside {
+    fn default() -> Self {
+        Self::Allowed(Arc::default())
+    }
+}
+
+impl Inside {
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Allowed(networks) if networks.is_empty())
+    }
+
+    /// Whether it contains the address, which is in its canonical form.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        let is_in = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&address));
+        match self {
+            Self::Allowed(networks) => is_in(networks),
+            Self::Private => is_in(&PRIVATE) && !is_in(&METADATA),
+        }
+    }
+}
+
+/// Whether a connection to `address` may be made: it is public, or inside the networks that are allowed.
 ///
 /// An IPv6 address that contains an IPv4 address is permitted only if both are.
-pub(crate) fn is_permitted(address: IpAddr, networks: &[IpNet]) -> bool {
-    let is_allowed = |address: IpAddr| networks.iter().any(|network| network.contains(&address));
+pub(crate) fn is_permitted(address: IpAddr, inside: &Inside) -> bool {
     match address.to_canonical() {
-        IpAddr::V4(v4) => is_public_v4(v4) || is_allowed(v4.into()),
+        IpAddr::V4(v4) => is_public_v4(v4) || inside.contains(v4.into()),
         IpAddr::V6(v6) => {
-            (is_public_v6(v6) || is_allowed(v6.into()))
-                && carried_v4(v6).into_iter().flatten().all(|v4| is_permitted(v4.into(), networks))
+            (is_public_v6(v6) || inside.contains(v6.into()))
+                && carried_v4(v6).into_iter().flatten().all(|v4| is_permitted(v4.into(), inside))
         }
     }
 }
@@ -68,13 +122,21 @@ fn v4(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
 }
 
+const fn net_v4([a, b, c, d]: [u8; 4], prefix: u8) -> IpNet {
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix))
+}
+
+const fn net_v6(address: Ipv6Addr, prefix: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(address, prefix))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn permits(address: &str, networks: &[&str]) -> bool {
         let networks: Vec<IpNet> = networks.iter().map(|network| network.parse().unwrap()).collect();
-        is_permitted(address.parse().unwrap(), &networks)
+        is_permitted(address.parse().unwrap(), &Inside::Allowed(Arc::new(networks)))
     }
 
     #[test]
@@ -131,6 +193,63 @@ mod tests {
             assert!(permits(address, &loopback), "{address} must be permitted");
         }
         assert!(!permits("10.0.0.1", &loopback));
+    }
+
+    /// Metadata of a machine contains its credentials. It is at no address that an operator would name.
+    #[test]
+    fn operators_reach_private_addresses_without_metadata() {
+        let permits = |address: &str| is_permitted(address.parse().unwrap(), &Inside::Private);
+        for address in [
+            "93.184.216.34",
+            "2606:4700::1111",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.100.100.199",
+            "127.0.0.1",
+            "127.8.8.8",
+            "172.31.255.255",
+            "192.168.1.1",
+            "::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "fc00::1",
+            "fd00:ec1::254",
+            "fd20:ce::253",
+        ] {
+            assert!(permits(address), "{address} must be permitted");
+        }
+        for address in [
+            "0.0.0.0",
+            "100.100.100.200",
+            "168.63.129.16",
+            "169.254.0.1",
+            "169.254.169.254",
+            "169.254.170.2",
+            "192.0.0.192",
+            "192.0.2.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::169.254.169.254",
+            "::ffff:169.254.169.254",
+            "::ffff:100.100.100.200",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b::100.100.100.200",
+            "64:ff9b:1::a9fe:a9fe",
+            "2002:a9fe:a9fe::",
+            "fd00:ec2::23",
+            "fd00:ec2::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd20:ce::254",
+            "fe80::1",
+            "fe80::a9fe:a9fe",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!permits(address), "{address} must be refused");
+        }
     }
 
     /// Who allows a network of relays or translators does not allow what is behind them.

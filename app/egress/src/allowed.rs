@@ -1,7 +1,8 @@
 //! Step 7 of 7: which addresses a request may reach.
 //!
 //! The URL of a tenant must not open the private network of the app. The client resolves a name once, refuses it if
-//! *any* of its addresses is not public, and connects to the addresses that it checked.
+//! *any* of its addresses is not public, and connects to the addresses that it checked. The URL of an operator may lead
+//! to a private network, but not to the metadata of the machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use crate::address::is_permitted;
+use crate::address::{Inside, is_permitted};
 use crate::hosts::is_listed;
 use crate::ports::Ports;
 use crate::resolver::{LookupError, Resolver};
@@ -21,7 +22,7 @@ const PATIENCE_AT_SAVE: Duration = Duration::from_secs(2);
 /// Which addresses requests may reach, and how names are resolved.
 #[derive(Clone, Default)]
 pub struct Allowed {
-    networks: Arc<Vec<IpNet>>,
+    inside: Inside,
     allows_http: bool,
     ports: Arc<Ports>,
     names: Names,
@@ -54,6 +55,9 @@ pub enum Refused {
     /// The host has an address that is not public.
     #[error("{0} is not a public address; an operator can allow its network")]
     NotPublic(String),
+    /// The host has an address at which no service of an operator is.
+    #[error("{0} is neither a public nor a private address, or it serves the metadata of a machine")]
+    NotPrivate(String),
     /// The port is none of those that an operator permits.
     #[error("port {0} is not permitted; an operator can permit it")]
     Port(u16),
@@ -80,7 +84,14 @@ impl Allowed {
     /// Allows these networks besides all public ones.
     #[must_use]
     pub fn new(networks: Vec<IpNet>) -> Self {
-        Self { networks: Arc::new(networks), ..Self::default() }
+        Self { inside: Inside::Allowed(Arc::new(networks)), ..Self::default() }
+    }
+
+    /// For URLs that an operator sets, never for those of a tenant: allows private networks and this machine besides all
+    /// public addresses, but not link-local addresses and others at which clouds serve metadata.
+    #[must_use]
+    pub fn for_operators() -> Self {
+        Self { inside: Inside::Private, ..Self::default() }
     }
 
     /// Replaces the resolver.
@@ -104,7 +115,7 @@ impl Allowed {
     /// Whether a connection to `address` may be made.
     #[must_use]
     pub fn permits_address(&self, address: IpAddr) -> bool {
-        is_permitted(address, &self.networks)
+        is_permitted(address, &self.inside)
     }
 
     /// Checks what a URL says itself: its port, its host, and a literal address. No name is resolved.
@@ -129,13 +140,12 @@ impl Allowed {
     pub async fn check_now(&self, url: &Url, tenant: Tenant<'_>) -> Result<(), Refused> {
         self.check_url(url, tenant)?;
         let is_refused_http = url.scheme() == "http" && !self.allows_http;
-        if is_refused_http && self.networks.is_empty() {
+        if is_refused_http && self.inside.is_empty() {
             return Err(Refused::Http);
         }
         let found = self.addresses_now(url, tenant.team_id).await;
         self.check_addresses(url.host_str().unwrap_or_default(), &found)?;
-        let is_inside =
-            |address: &IpAddr| self.networks.iter().any(|network| network.contains(&address.to_canonical()));
+        let is_inside = |address: &IpAddr| self.inside.contains(address.to_canonical());
         if is_refused_http && (found.is_empty() || !found.iter().all(is_inside)) {
             return Err(Refused::Http);
         }
@@ -177,10 +187,13 @@ impl Allowed {
 
     /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
     fn check_addresses(&self, host: &str, found: &[IpAddr]) -> Result<(), Refused> {
-        match found.iter().all(|address| self.permits_address(*address)) {
-            true => Ok(()),
-            false => Err(Refused::NotPublic(host.to_owned())),
+        if found.iter().all(|address| self.permits_address(*address)) {
+            return Ok(());
         }
+        Err(match self.inside {
+            Inside::Allowed(_) => Refused::NotPublic(host.to_owned()),
+            Inside::Private => Refused::NotPrivate(host.to_owned()),
+        })
     }
 }
 
@@ -221,4 +234,33 @@ fn literal_address(url: &Url) -> Option<IpAddr> {
 fn is_this_machine(host: &str) -> bool {
     let host = host.trim_end_matches('.');
     host.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One bad address is enough, whether the URL or a name server says it.
+    #[tokio::test]
+    async fn operators_names_lead_to_no_metadata() {
+        let names = Names::Given(Arc::new(|host: &str| {
+            let found = match host {
+                "private.example" => &["10.0.0.1", "fd12::1"][..],
+                "mixed.example" => &["10.0.0.1", "169.254.169.254"],
+                _ => &["fd00:ec2::254"],
+            };
+            found.iter().map(|address| address.parse().unwrap()).collect()
+        }));
+        let allowed = Allowed::for_operators().with_names(names);
+        for host in ["private.example", "localhost", "127.0.0.1", "[::1]", "192.168.0.1", "93.184.216.34"] {
+            assert!(allowed.find_addresses(None, host).await.is_ok(), "{host}");
+        }
+        let service = Tenant { team_id: None, hosts: &[] };
+        for host in ["mixed.example", "metadata.example", "169.254.169.254", "[fd00:ec2::254]", "[fe80::1]"] {
+            let refused = allowed.find_addresses(None, host).await.unwrap_err().to_string();
+            assert!(refused.contains("the metadata of a machine"), "{refused}");
+            let url = format!("https://{host}/").parse().unwrap();
+            assert_eq!(allowed.check_url(&url, service).is_ok(), host.ends_with(".example"), "{host}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod malicious_receivers;
 use std::error::Error as _;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
@@ -16,6 +17,8 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use moka::future::Cache;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
@@ -87,13 +90,28 @@ impl SendError {
 }
 
 impl Client {
-    /// A client that reaches public addresses and the allowed networks.
+    /// A client that reaches the allowed addresses.
     ///
     /// # Errors
     /// Fails if the TLS stack cannot be set up.
     pub fn new(allowed: Allowed) -> anyhow::Result<Self> {
+        Self::with_roots(allowed, Vec::new())
+    }
+
+    /// A client that trusts these certificate authorities in PEM, in addition to those of the system.
+    ///
+    /// # Errors
+    /// Fails if the text has no certificate or one that is not valid, or if the TLS stack cannot be set up.
+    pub fn with_authorities(allowed: Allowed, pem: &[u8]) -> anyhow::Result<Self> {
+        let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let roots = roots.context("the file has no PEM certificates")?;
+        ensure!(!roots.is_empty(), "the file has no PEM certificates");
+        Self::with_roots(allowed, roots)
+    }
+
+    fn with_roots(allowed: Allowed, roots: Vec<CertificateDer<'static>>) -> anyhow::Result<Self> {
         let teams = Cache::builder().max_capacity(TEAMS_CONNECTED).time_to_idle(IDLE_LIMIT).build();
-        Ok(Self { allowed, tls: set_up_tls()?, teams })
+        Ok(Self { allowed, tls: set_up_tls(roots)?, teams })
     }
 
     /// Which addresses it may reach.

@@ -14,7 +14,7 @@ use access::people::jwks::{KeySearch, KeySet};
 use access::people::token::{Claims, Refusal, TokenRules, UnverifiedToken};
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
-use reqwest::Client;
+use egress::Client;
 use tokio::sync::Mutex;
 
 /// After this time keys are fetched again, while the ones before are used.
@@ -74,9 +74,10 @@ impl IdentityProvider {
     /// Fails if a setting is not valid.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let Settings { rules, ca_pem, is_http_permitted, .. } = &settings;
-        discovery::document_url(&rules.issuer, *is_http_permitted)
-            .with_context(|| format!("CRONBOX_OIDC_ISSUER is {:?}", rules.issuer))?;
         let client = fetch::new_client(ca_pem.as_deref()).context("CRONBOX_OIDC_CA_FILE")?;
+        discovery::document_url(&rules.issuer, *is_http_permitted)
+            .and_then(|url| fetch::check_address(&client, &url))
+            .with_context(|| format!("CRONBOX_OIDC_ISSUER is {:?}", rules.issuer))?;
         let parts = Parts { settings, client, known: RwLock::default(), fetching: Mutex::default() };
         Ok(Self(Arc::new(parts)))
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsAcceptor;
 
@@ -117,14 +117,7 @@ async fn unknown_certificates_are_refused() {
     let refused = send(&client(), 1, url.clone()).await.unwrap_err();
     assert!(refused.starts_with("cannot connect: invalid peer certificate"), "{refused}");
 
-    let mut roots = RootCertStore::empty();
-    roots.add(own.cert.der().clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let trusting = Client { tls: Arc::new(config).into(), ..client() };
+    let trusting = Client::with_authorities(client().allowed, own.cert.pem().as_bytes()).unwrap();
     assert_eq!(send(&trusting, 1, url.clone()).await, Ok(b"ok".to_vec()));
     let by_name = url.replace("127.0.0.1", "localhost");
     let by_name = Client {
@@ -134,6 +127,19 @@ async fn unknown_certificates_are_refused() {
     .pair(&by_name)
     .await;
     assert!(by_name.starts_with("cannot connect: invalid peer certificate"), "{by_name}");
+}
+
+/// A wrong file must stop the start, and not leave the client without the authority.
+#[test]
+fn wrong_authorities_are_refused() {
+    let with = |pem: &str| Client::with_authorities(Allowed::default(), pem.as_bytes()).map(drop);
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    for text in ["", "groups: []", &own.signing_key.serialize_pem(), "-----BEGIN CERTIFICATE-----\n"] {
+        assert_eq!(with(text).unwrap_err().to_string(), "the file has no PEM certificates", "{text}");
+    }
+    let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert!(format!("{:#}", with(garbage).unwrap_err()).starts_with("cannot set up TLS: "));
+    with(&format!("{}{}", own.signing_key.serialize_pem(), own.cert.pem().repeat(2))).unwrap();
 }
 
 impl Client {

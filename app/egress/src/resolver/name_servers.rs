@@ -1,4 +1,4 @@
-//! Name servers that do not answer, that deny, and that answer with addresses inside.
+//! Step 7 of 7, tests: name servers that do not answer, that deny, and that answer with addresses inside.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,12 +1,13 @@
 //! Step 1 of 7: finds the keys of the provider by its discovery document (OIDC Discovery 1.0).
 //!
-//! The operator trusts the provider: its addresses may be private. Both of them must be https. Without TLS anyone on the
+//! The operator trusts the provider: its addresses may be private. Both of its URLs must be https. Without TLS anyone on the
 //! way could sign in, so http is only for a provider on this machine, unless the operator permits it.
 
 use access::people::jwks::KeySet;
 use anyhow::{Context as _, ensure};
-use reqwest::{Client, Url};
+use egress::Client;
 use serde::Deserialize;
+use url::Url;
 
 use super::fetch::get_document;
 

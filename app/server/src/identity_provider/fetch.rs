@@ -1,34 +1,43 @@
 //! Step 1 of 7: GET of a document of the provider. The only call that this app makes to it.
 
+#[cfg(test)]
+mod bad_providers;
+
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use reqwest::{Client, Url, redirect};
+use anyhow::{bail, ensure};
+use egress::allowed::{Allowed, Tenant};
+use egress::{Client, Departing, Departure, Outgoing};
+use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use url::Url;
 
 /// How long the complete answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest document in bytes.
 const LARGEST_DOCUMENT: usize = 1024 * 1024;
+/// No team has a part in these requests.
+const SERVICE: Tenant<'_> = Tenant { team_id: None, hosts: &[] };
 
-/// Makes a client without redirects and proxies, which trusts these certificate authorities, too.
+/// Makes a client that reaches private addresses, too, and which trusts these certificate authorities, too.
+///
+/// It asks the name servers of the system: those of `CRONBOX_EGRESS_NAMESERVERS` may know public names only.
 ///
 /// # Errors
 /// Fails if the certificates cannot be read, or if the TLS stack cannot be set up.
 pub(super) fn new_client(ca_pem: Option<&[u8]>) -> anyhow::Result<Client> {
-    let client = Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .timeout(TIMEOUT)
-        .user_agent(concat!("cronbox/", env!("CARGO_PKG_VERSION")));
-    let client = match ca_pem {
-        Some(pem) => {
-            let authorities = reqwest::Certificate::from_pem_bundle(pem).context("the file has no PEM certificates")?;
-            ensure!(!authorities.is_empty(), "the file has no PEM certificates");
-            client.tls_certs_merge(authorities)
-        }
-        None => client,
-    };
-    client.build().context("cannot set up the HTTP client")
+    match ca_pem {
+        Some(pem) => Client::with_authorities(Allowed::for_operators(), pem),
+        None => Client::new(Allowed::for_operators()),
+    }
+}
+
+/// Checks the port and a literal address of a URL; no name is resolved.
+///
+/// # Errors
+/// Fails if no request may be sent there.
+pub(super) fn check_address(client: &Client, url: &Url) -> anyhow::Result<()> {
+    Ok(client.allowed().check_url(url, SERVICE)?)
 }
 
 /// Returns the body of an answer with 200.
@@ -36,14 +45,20 @@ pub(super) fn new_client(ca_pem: Option<&[u8]>) -> anyhow::Result<Client> {
 /// # Errors
 /// Fails for any other answer, also for a redirect, and for one that is too large or too slow.
 pub(super) async fn get_document(client: &Client, url: &Url) -> anyhow::Result<Vec<u8>> {
-    let mut response = client.get(url.clone()).header("accept", "application/json").send().await?;
-    if response.status() != reqwest::StatusCode::OK {
-        bail!("the provider answered {}", response.status());
+    match tokio::time::timeout(TIMEOUT, get(client, url)).await {
+        Ok(document) => document,
+        Err(_) => bail!("no complete answer within {} s", TIMEOUT.as_secs()),
     }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        ensure!(body.len() + chunk.len() <= LARGEST_DOCUMENT, "the document is larger than 1 MiB");
-        body.extend_from_slice(&chunk);
+}
+
+async fn get(client: &Client, url: &Url) -> anyhow::Result<Vec<u8>> {
+    let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+    let body = Departing::new("", &Departure::default());
+    let answer = client.send(Outgoing { tenant: SERVICE, method: Method::GET, url, headers, body }).await?;
+    if answer.status() != StatusCode::OK {
+        bail!("the provider answered {}", answer.status());
     }
-    Ok(body)
+    let document = answer.read_beginning(LARGEST_DOCUMENT + 1).await?;
+    ensure!(document.len() <= LARGEST_DOCUMENT, "the document is larger than 1 MiB");
+    Ok(document)
 }
