@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use app::config::Oidc;
 use app::identity_provider::IdentityProvider;
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story, send_request};
@@ -465,6 +466,43 @@ async fn unknown_keys_are_fetched_twice_a_minute() {
     let mut other = claims.clone();
     other["jti"] = json!("another token");
     people.get("/api/v1/workflows", &old.token("old", &other)).await.refused(401, "unauthorized", None);
+    people.end().await;
+}
+
+/// No token came for a while, so that nothing has fetched the keys again.
+#[tokio::test]
+async fn removed_keys_open_nothing_after_an_idle_time() {
+    let (removed, new) = (Pair::ed(), Pair::ed());
+    let provider = Provider::with_keys(&[("e", &removed)]).await;
+    let people = Signed::with(&provider).await;
+    let now = NOW.parse::<DateTime<Utc>>().unwrap();
+    let token_at = |at: DateTime<Utc>| removed.token("e", &provider.claims("ann", &["devs"], at.timestamp()));
+    people.get("/api/v1/workflows", &token_at(now)).await.expect(200);
+    provider.answers(Answers::Keys(jwks(&[("n", &new)])));
+    let later = now + TimeDelta::hours(6);
+    people.s.now_is(&later.to_rfc3339()).await;
+    people.get("/api/v1/workflows", &token_at(later)).await.refused(401, "unauthorized", None);
+    people.end().await;
+}
+
+/// While the provider hangs, tokens that name invented keys leave places to all other callers.
+#[tokio::test]
+async fn few_tokens_wait_for_the_provider() {
+    let pair = Pair::ed();
+    let provider = Provider::with_keys(&[("e", &pair)]).await;
+    provider.answers(Answers::Slow);
+    let people = Signed::with_limits(&provider, |config| config.requests_in_flight = 70).await;
+    let claims = provider.claims("ann", &["devs"], now());
+    let forged: Vec<String> = (0..200).map(|nth| pair.token(&format!("invented {nth}"), &claims)).collect();
+    let mut refused: futures::stream::FuturesUnordered<_> =
+        forged.iter().map(|token| people.get("/api/v1/workflows", token)).collect();
+    for _ in 0..120 {
+        let answer = refused.next().await.unwrap();
+        assert!(matches!(answer.status, 429 | 503), "{answer:?}");
+    }
+    Api::new(&people.url, &people.s.keys.editor).get("/api/v1/workflows").await.expect(200);
+    while refused.next().await.is_some() {}
+    drop(refused);
     people.end().await;
 }
 

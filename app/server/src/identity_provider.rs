@@ -1,8 +1,9 @@
 //! Step 1 of 7: the provider with which people sign in, and its keys.
 //!
-//! The keys are cached. One fetch is in flight at a time, and none begins within 30 s after the last one began, however
-//! many tokens name unknown keys. If the provider does not answer, its keys stay valid for a day; without keys nothing
-//! is decided, and no caller is admitted.
+//! The keys are cached for ten minutes; then the next token waits for a fetch, so that a key which the provider has removed
+//! opens nothing. One fetch is in flight at a time, and none begins within 30 s after the last one began, however many
+//! tokens name unknown keys. Only if the provider does not answer, its keys stay valid for a day; without keys nothing is
+//! decided, and no caller is admitted.
 
 mod discovery;
 mod fetch;
@@ -15,14 +16,17 @@ use access::people::token::{Claims, Refusal, TokenRules, UnverifiedToken};
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use egress::Client;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
-/// After this time keys are fetched again, while the ones before are used.
+/// After this time keys are fetched again.
 const FRESH_FOR: TimeDelta = TimeDelta::minutes(10);
 /// For this time keys are used if the provider does not answer.
 const USABLE_FOR: TimeDelta = TimeDelta::hours(24);
 /// The least time between two fetches.
 const FETCH_INTERVAL: TimeDelta = TimeDelta::seconds(30);
+
+/// How many requests may wait for the provider.
+const MOST_WAITING: usize = 64;
 
 /// What the operator says about the provider.
 #[derive(Clone, Debug)]
@@ -47,6 +51,7 @@ struct Parts {
     known: RwLock<Known>,
     /// Locked while a fetch is in flight.
     fetching: Mutex<()>,
+    waiting: Semaphore,
 }
 
 #[derive(Clone, Default)]
@@ -78,7 +83,8 @@ impl IdentityProvider {
         discovery::document_url(&rules.issuer, *is_http_permitted)
             .and_then(|url| fetch::check_address(&client, &url))
             .with_context(|| format!("CRONBOX_OIDC_ISSUER is {:?}", rules.issuer))?;
-        let parts = Parts { settings, client, known: RwLock::default(), fetching: Mutex::default() };
+        let waiting = Semaphore::new(MOST_WAITING);
+        let parts = Parts { settings, client, known: RwLock::default(), fetching: Mutex::default(), waiting };
         Ok(Self(Arc::new(parts)))
     }
 
@@ -105,19 +111,18 @@ impl IdentityProvider {
     async fn find_keys(&self, token: &UnverifiedToken<'_>, now: DateTime<Utc>) -> Option<Arc<KeySet>> {
         let has_key = |keys: &KeySet| !matches!(token.find_key(keys), KeySearch::Unknown);
         if let Some((keys, fetched_on)) = self.known().usable_keys(now)
+            && now - fetched_on < FRESH_FOR
             && has_key(&keys)
         {
-            if now - fetched_on >= FRESH_FOR && self.known().may_fetch(now) {
-                // This request does not wait for it.
-                tokio::spawn(self.clone().fetch_again(now));
-            }
             return Some(keys);
         }
+        // A client may invent names of keys: those that wait for the provider are few, and take few places of the instance.
+        let _waiting = self.0.waiting.try_acquire().ok()?;
         // In a task of its own, so that a client that disconnects does not end the fetch for which others wait.
         tokio::spawn(self.clone().fetch_again(now)).await.ok();
         let known = self.known();
         let (keys, _) = known.usable_keys(now)?;
-        // Without an answer, a new key of the provider cannot be told from a forged one.
+        // Without an answer, nothing distinguishes a new key of the provider from a forged one.
         (has_key(&keys) || !known.has_failed).then_some(keys)
     }
 
