@@ -91,7 +91,7 @@ ifeq ($(ONLY),)
 	$(MAKE) schemathesis
 endif
 
-oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and calls the API with their tokens
+oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and at a mock that misbehaves, and calls the API
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
 	cargo test --workspace --test oidc -- --nocapture
 
