@@ -101,7 +101,7 @@ planted: setup ## plants one error after another in a copy of the sources; the a
 	cargo test --workspace --test security --no-run
 	sh scripts/planted.sh "$(TARGET)" $(PATCH)
 
-oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and calls the API with their tokens
+oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and at a mock that misbehaves, and calls the API
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
 	cargo test --workspace --test oidc -- --nocapture
 

@@ -506,6 +506,37 @@ async fn few_tokens_wait_for_the_provider() {
     people.end().await;
 }
 
+/// A token without `kid` names no new key, so that only its signature shows one.
+#[tokio::test]
+async fn new_keys_of_unnamed_tokens_are_fetched() {
+    let (old, new, stranger) = (Pair::ed(), Pair::ed(), Pair::ed());
+    let provider = Provider::with_keys(&[("old", &old)]).await;
+    let people = Signed::with(&provider).await;
+    let claims = provider.claims("ann", &["devs"], now());
+    let unnamed = |pair: &Pair| pair.token_of(&json!({"alg": "EdDSA"}), &claims);
+    // The decision about a token is cached for some seconds.
+    let mut later = claims.clone();
+    later["jti"] = json!("another token");
+    let removed = old.token_of(&json!({"alg": "EdDSA"}), &later);
+    people.get("/api/v1/workflows", &unnamed(&old)).await.expect(200);
+    provider.answers(Answers::Keys(jwks(&[("new", &new)])));
+    people.get("/api/v1/workflows", &unnamed(&new)).await.refused(401, "unauthorized", None);
+    assert_eq!(provider.fetches(), 1, "within 30 seconds");
+    people.s.now_is("2026-03-02T12:00:30Z").await;
+    people.get("/api/v1/workflows", &unnamed(&new)).await.expect(200);
+    assert_eq!(provider.fetches(), 2);
+    for forged in [unnamed(&stranger), removed] {
+        people.get("/api/v1/workflows", &forged).await.refused(401, "unauthorized", None);
+    }
+    assert_eq!(provider.fetches(), 2, "forged tokens cause no more fetches than others");
+    // While the provider does not answer, a new key cannot be told from a forged one.
+    provider.answers(Answers::Error);
+    people.s.now_is("2026-03-02T12:01:00Z").await;
+    people.get("/api/v1/workflows", &unnamed(&stranger)).await.refused(503, "identity_provider_unavailable", None);
+    people.get("/api/v1/workflows", &unnamed(&new)).await.expect(200);
+    people.end().await;
+}
+
 /// Without its keys nothing is decided: neither is a person let in, nor a token called wrong.
 #[tokio::test]
 async fn cached_keys_stay_valid_for_a_day() {

@@ -1,8 +1,12 @@
-//! People sign in at Canaille, a real provider of OIDC, by its login form, and call the API with their tokens.
+//! People sign in at Canaille, a real provider of OIDC, by its login form, and call the API with their tokens. The
+//! stories of `misbehaving` use a provider that signs whatever it is asked for.
 //!
 //! `make oidc` runs it, because it needs a venv of its own; `cargo test` skips it. All addresses are of this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod misbehaving;
+mod mock;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

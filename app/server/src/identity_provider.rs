@@ -11,7 +11,7 @@ mod fetch;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use access::people::groups::Groups;
-use access::people::jwks::{KeySearch, KeySet};
+use access::people::jwks::KeySet;
 use access::people::token::{Claims, Refusal, TokenRules, UnverifiedToken};
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -109,7 +109,7 @@ impl IdentityProvider {
 
     /// Returns the keys by which this token is decided; `None` if the provider did not say them.
     async fn find_keys(&self, token: &UnverifiedToken<'_>, now: DateTime<Utc>) -> Option<Arc<KeySet>> {
-        let has_key = |keys: &KeySet| !matches!(token.find_key(keys), KeySearch::Unknown);
+        let has_key = |keys: &KeySet| !token.may_need_other_keys(keys);
         if let Some((keys, fetched_on)) = self.known().usable_keys(now)
             && now - fetched_on < FRESH_FOR
             && has_key(&keys)

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::jwks::{KeySearch, KeySet, Signing};
+use super::jwks::{KeySearch, KeySet, PublicKey, Signing};
 
 /// The largest token in bytes.
 pub const LARGEST_TOKEN: usize = 16 * 1024;
@@ -95,7 +95,7 @@ impl Refusal {
 #[derive(Debug)]
 pub struct UnverifiedToken<'a> {
     message: &'a str,
-    signature: &'a str,
+    signature: Vec<u8>,
     kid: Option<String>,
     signing: Signing,
     claims: Claims,
@@ -161,6 +161,7 @@ impl<'a> UnverifiedToken<'a> {
         let (header, payload) = message.split_once('.').ok_or(Refusal::Malformed)?;
         let header: Header = decode_part(header)?;
         let signing = check_header(&header)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refusal::Malformed)?;
         let registered: Registered = decode_part(payload)?;
         let expires_on = check_claims(&registered, rules, now)?;
         let claims = Claims::of(registered, decode_part(payload)?, rules, expires_on)?;
@@ -168,9 +169,19 @@ impl<'a> UnverifiedToken<'a> {
     }
 
     /// Finds the provider's key of this token.
-    #[must_use]
-    pub fn find_key<'k>(&self, keys: &'k KeySet) -> KeySearch<'k> {
+    fn find_key<'k>(&self, keys: &'k KeySet) -> KeySearch<'k> {
         keys.find_key(self.kid.as_deref(), self.signing)
+    }
+
+    /// Whether the provider may have signed it by a key that is not among these: it names one that is not, or it names
+    /// none, and the only one that it can mean did not sign it.
+    #[must_use]
+    pub fn may_need_other_keys(&self, keys: &KeySet) -> bool {
+        match self.find_key(keys) {
+            KeySearch::Unknown => true,
+            KeySearch::Found(key) => self.kid.is_none() && !self.is_signed_by(key),
+            KeySearch::Ambiguous => false,
+        }
     }
 
     /// Verifies the signature.
@@ -183,8 +194,11 @@ impl<'a> UnverifiedToken<'a> {
             KeySearch::Unknown => return Err(Refusal::UnknownKey),
             KeySearch::Ambiguous => return Err(Refusal::AmbiguousKey),
         };
-        let signature = URL_SAFE_NO_PAD.decode(self.signature).map_err(|_| Refusal::Malformed)?;
-        if key.has_signed(self.message.as_bytes(), &signature) { Ok(self.claims) } else { Err(Refusal::Signature) }
+        if self.is_signed_by(key) { Ok(self.claims) } else { Err(Refusal::Signature) }
+    }
+
+    fn is_signed_by(&self, key: &PublicKey) -> bool {
+        key.has_signed(self.message.as_bytes(), &self.signature)
     }
 }
 
