@@ -15,12 +15,12 @@ fn address(s: &Story) -> &str {
     s.url().strip_prefix("http://").unwrap()
 }
 
-/// A client that requests 15 MB and reads nothing. The kernel buffers less.
+/// A client that requests 150 MB and reads nothing. The kernel buffers less.
 async fn client_that_reads_nothing(s: &Story) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(2_048).unwrap();
     let mut stream = socket.connect(address(s).parse().unwrap()).await.unwrap();
-    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: a\r\n\r\n".repeat(10);
+    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: a\r\n\r\n".repeat(100);
     stream.write_all(request.as_bytes()).await.unwrap();
     stream
 }

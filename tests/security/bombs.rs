@@ -85,7 +85,7 @@ pub(crate) async fn attack_by_json() -> Tally {
                     continue;
                 }
                 let request = api.request(method.clone(), path).header("content-type", kind);
-                let answer = request.body(document.clone()).timeout(Duration::from_secs(30)).send().await;
+                let answer = request.body(document.clone()).timeout(PATIENCE).send().await;
                 let status = answer.as_ref().map(|answer| answer.status().as_u16()).ok();
                 let start: String = document.chars().take(60).collect();
                 tally.record(status.is_some_and(|status| status < 500), || {
@@ -157,7 +157,7 @@ pub(crate) async fn attack_by_yaml() -> Tally {
         let stderr = child.stderr.take().unwrap();
         let said = tokio::time::timeout(PATIENCE, read_all(stderr)).await;
         let peak = watching.await.unwrap();
-        let status = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
+        let status = tokio::time::timeout(PATIENCE, child.wait()).await;
         let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
         let said = said.unwrap_or_default();
         let start: String = text.chars().take(60).collect();

@@ -4,13 +4,13 @@ use serde_json::json;
 
 use crate::ground::idle_story;
 use crate::process::App;
-use crate::raw::{answers_to, statuses_in};
+use crate::raw::{CLOSES_SOON, answers_to, statuses_in};
 use crate::report::Tally;
 
 /// Requests without exactly one valid Host, and bodies that do not say that they are JSON.
 pub(crate) async fn attack_requests() -> Tally {
     let s = idle_story().await;
-    let app = App::start(&s.dsn(), &[]).await;
+    let app = App::start(&s.dsn(), &CLOSES_SOON).await;
     let mut tally = Tally::default();
     for hosts in ["", "host: a\r\nhost: b\r\n", "host: a/b\r\n", "host: a b\r\n"] {
         let request = format!("GET /healthz HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");

@@ -130,11 +130,10 @@ pub(crate) async fn attack_by_silence() -> Tally {
     for nth in 0..FLOOD {
         flood.spawn(send_silent_names(app.api(&s.keys.editor), nth));
     }
-    // The flood takes effect as soon as its first lookups wait, or are refused.
-    while server.queries.load(Ordering::SeqCst) < 8 {
+    // Two queries for each name: the flood takes effect as soon as lookups wait for silent servers again and again.
+    while server.queries.load(Ordering::SeqCst) < 64 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
     let mut tally = Tally::default();
     for nth in 0..3 {
         for (label, expected) in [("inside", 400), ("public", 201)] {

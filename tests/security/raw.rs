@@ -1,23 +1,25 @@
 //! Requests that no HTTP client would send, and their answers.
 
-use std::time::Duration;
-
+use tests::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How long a connection may be silent before its answers are complete.
-const SILENCE: Duration = Duration::from_millis(700);
+/// Settings of an app that soon closes a connection on which nothing more arrives.
+pub(crate) const CLOSES_SOON: [(&str, &str); 2] =
+    [("CRONBOX_HEADER_TIMEOUT_MS", "500"), ("CRONBOX_REQUEST_TIMEOUT_MS", "1500")];
 
-/// The bytes that an address answers to these, until it closes or is silent.
+/// The bytes that an app with [`CLOSES_SOON`] answers to these until it closes.
 pub(crate) async fn answers_to(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // A server may close before it has read everything.
     let _written = stream.write_all(bytes).await;
     let (mut answer, mut chunk) = (Vec::new(), vec![0; 16 * 1024]);
-    while let Ok(Ok(read @ 1..)) = tokio::time::timeout(SILENCE, stream.read(&mut chunk)).await {
-        answer.extend_from_slice(&chunk[..read]);
+    loop {
+        match tokio::time::timeout(PATIENCE, stream.read(&mut chunk)).await.expect("the app closes the connection") {
+            Ok(read @ 1..) => answer.extend_from_slice(&chunk[..read]),
+            Ok(0) | Err(_) => return answer,
+        }
     }
-    answer
 }
 
 /// The final statuses in these bytes, in order.

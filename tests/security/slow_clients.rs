@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use tests::PATIENCE;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -19,8 +20,6 @@ const SETTINGS: [(&str, &str); 4] = [
     ("CRONBOX_HEADER_TIMEOUT_MS", "1500"),
     ("CRONBOX_REQUEST_TIMEOUT_MS", "1500"),
 ];
-/// How long an honest client waits. A write that makes no progress ends its connection earlier.
-const PATIENCE: Duration = Duration::from_secs(40);
 /// A slow client sends so often.
 const TRICKLE: Duration = Duration::from_millis(200);
 
@@ -50,11 +49,13 @@ pub(crate) async fn attack_by_bodies() -> Tally {
     .await
 }
 
-/// Answers that are never read: more than the buffers of both sides can take.
+/// Answers that are never read: more than the buffers of both sides can take. A key keeps the place of each connection until
+/// its answer ends, so that only the limit of writes frees it.
 pub(crate) async fn attack_by_reads() -> Tally {
-    attack(|_, large| Mode {
-        beginning: format!("GET {large} HTTP/1.1\r\nhost: a\r\n\r\n").repeat(120).into_bytes(),
-        again: b"",
+    attack(|key, large| {
+        let first = format!("GET /api/v1/workflows HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\n\r\n");
+        let never_read = format!("GET {large} HTTP/1.1\r\nhost: a\r\n\r\n").repeat(120);
+        Mode { beginning: (first + &never_read).into_bytes(), again: b"" }
     })
     .await
 }

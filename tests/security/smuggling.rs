@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::ground::idle_story;
 use crate::process::App;
-use crate::raw::{answers_to, statuses_in};
+use crate::raw::{CLOSES_SOON, answers_to, statuses_in};
 use crate::report::Tally;
 
 /// In the answer of the smuggled request, and nowhere else.
@@ -116,7 +116,7 @@ const OVERRIDES: [&str; 12] = [
 /// Sends the corpus, and a valid request before and after each.
 pub(crate) async fn attack_framing() -> Tally {
     let s = idle_story().await;
-    let app = App::start(&s.dsn(), &[]).await;
+    let app = App::start(&s.dsn(), &CLOSES_SOON).await;
     s.create_with(json!({"name": TARGET})).await;
     let key = &s.keys.editor;
     let smuggled = format!("GET /api/v1/workflows HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\n\r\n");
