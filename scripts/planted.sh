@@ -1,7 +1,7 @@
 #!/bin/sh
 # Plants one error after another in a copy of the sources. The attack that a patch names must report it, for the reason that
-# the patch names. $1: the target folder with a build of these sources; $2: which patches, for example no-team-check
-# (default: all).
+# the patch names. $1: the target folder with a build of these sources; further arguments are the patches, for example
+# no-team-check (default: all).
 #
 # The copy and its build are folders of their own in $1. Nothing in $1/debug changes, so that no program with a planted error
 # is left there.
@@ -9,7 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1"
 target=$(cd "$1" && pwd)
-only=${2:-}
+shift
+only=$*
 copy=$target/planted/sources
 build=$target/planted/build
 logs=$target/planted/logs
@@ -74,9 +75,9 @@ plant() {
 }
 
 for file in tests/security/mutants/*.patch; do
-    if [ -z "$only" ] || [ "$only" = "$(basename "$file" .patch)" ]; then
-        plant "$file"
-    fi
+    case " ${only:-$(basename "$file" .patch)} " in
+        *" $(basename "$file" .patch) "*) plant "$file" ;;
+    esac
 done
 rm -rf "$copy" "$build"
 echo "planted: $caught caught, $failures failed"

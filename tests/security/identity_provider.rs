@@ -1,4 +1,4 @@
-//! A provider of OpenID Connect on loopback, so that people with roles call the attacked app.
+//! A provider of OIDC on loopback, so that people with roles call the attacked app.
 
 use std::path::PathBuf;
 
