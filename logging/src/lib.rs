@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_wrong_filter_is_reported() {
-        let (filter, refused) = choose_filter(Some("info,app=debgu".to_owned()), "warn");
+        let (filter, refused) = choose_filter(Some("info,app=none".to_owned()), "warn");
         assert!(refused.is_some() && filter.to_string() == "warn", "{filter}");
         for (environment, expected) in [(None, "warn"), (Some(""), "warn"), (Some("debug"), "debug")] {
             let (filter, refused) = choose_filter(environment.map(str::to_owned), "warn");
