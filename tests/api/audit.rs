@@ -1,10 +1,15 @@
 //! The audit log: who changed what, from where and in which request.
 
+use std::time::Duration;
+
 use access::failed_logins::FailedLogins;
+use access::key_uses::KeyUses;
+use app::api::request::page::encode_cursor;
 use app::jobs::Did;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Api, Story};
+use workflows::audit::verify::verify_part;
 
 use crate::cronbox::cronbox;
 
@@ -319,6 +324,94 @@ async fn verification_finds_removed_blocks() {
     s.end().await;
 }
 
+/// A cursor that no part returned would begin behind the tampering, and prove nothing.
+#[tokio::test]
+async fn verification_refuses_foreign_cursors() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.job("audit").await;
+    let newest: i64 = sqlx::query_scalar("SELECT max(through_id) FROM audit_chain").fetch_one(&s.pool).await.unwrap();
+    for id in [i64::MIN, -1, newest - 1, newest + 1, i64::MAX] {
+        let path = format!("/api/v1/audit:verify?cursor={}", encode_cursor(id));
+        s.admin().get(&path).await.refused(400, "invalid_cursor", Some("cursor"));
+    }
+    for id in [0, newest] {
+        s.admin().get(&format!("/api/v1/audit:verify?cursor={}", encode_cursor(id))).await.expect(200);
+    }
+    s.edit(wf, json!({"name": "n"})).await;
+    s.publish().await;
+    s.end().await;
+}
+
+/// A long log is read in parts, each of which is short, so that none ends at the limit of a read.
+#[tokio::test]
+async fn a_verification_without_time_reads_one_batch() {
+    let s = Story::today().await;
+    s.job("audit").await;
+    for _ in 0..3 {
+        s.execute("INSERT INTO audit_log (at, actor, verb, subject) VALUES (cronbox_now(), 'x', 'v', 's')").await;
+        s.job("audit").await;
+    }
+    let ends = sqlx::query_scalar("SELECT DISTINCT through_id FROM audit_chain ORDER BY through_id");
+    let ends: Vec<i64> = ends.fetch_all(&s.pool).await.unwrap();
+    let (mut parts, mut entries, mut after) = (Vec::new(), 0, 0);
+    loop {
+        let mut tx = db::begin_read(&s.pool).await.unwrap();
+        let part = verify_part(&mut tx, after, Duration::ZERO).await.unwrap().expect("its own cursor");
+        tx.commit().await.unwrap();
+        entries += part.entries;
+        after = part.through_id;
+        parts.push(after);
+        assert_eq!(part.differences, []);
+        if !part.has_more {
+            break;
+        }
+    }
+    assert_eq!(parts, ends);
+    assert_eq!(entries, s.count("SELECT count(*) FROM audit_log").await);
+    s.end().await;
+}
+
+/// The blocks begin at id 1, so entries with lower ids are in none of them.
+#[tokio::test]
+async fn verification_finds_entries_below_the_first_id() {
+    let s = Story::today().await;
+    s.job("audit").await;
+    assert_eq!(differences(&s).await, [""; 0]);
+    for id in [0, -5, i64::MIN] {
+        let forged = format!(
+            "INSERT INTO audit_log (id, at, actor, verb, subject) OVERRIDING SYSTEM VALUE
+             VALUES ({id}, cronbox_now(), 'x', 'forged', 'x')"
+        );
+        tamper(&s, &forged).await;
+        assert_eq!(differences(&s).await, ["inserted"], "{id}");
+        tamper(&s, "DELETE FROM audit_log WHERE verb = 'forged'").await;
+    }
+    s.end().await;
+}
+
+/// The list passes over the newer entries of the object only once.
+#[tokio::test]
+async fn pages_of_an_object_have_each_entry_once() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    s.execute(
+        "INSERT INTO audit_log (at, actor, verb, subject)
+         SELECT CASE WHEN n <= 3 THEN '2026-01-15'::timestamptz ELSE cronbox_now() END, 'x', 'v', 'thing:1'
+           FROM generate_series(1, 6000) AS n",
+    )
+    .await;
+    let (mut listed, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..5 {
+        let path = format!("/api/v1/audit?subject=thing:1&to=2026-02-01T00:00:00Z{cursor}");
+        let page = s.admin().get(&path).await.expect(200).json;
+        listed.extend(ids(&page));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    s.end().await;
+}
+
 /// Each entry is in one block, however many instances run the job, and if one of them is killed in the middle.
 #[tokio::test]
 async fn concurrent_jobs_chain_each_entry_once() {
@@ -378,6 +471,50 @@ async fn failed_logins_are_one_entry_per_minute() {
     let of_team = s.editor().get("/api/v1/audit?verb=login.failed").await.expect(200).json;
     assert_eq!(ids(&of_team), [0_i64; 0], "only admins read them");
     assert_eq!(ids(&s.admin().get("/api/v1/audit?verb=login.failed").await.expect(200).json).len(), 1);
+    s.end().await;
+}
+
+/// Cancels `work` when its statement waits for a lock that `lock` takes, and lets no part of the statement succeed.
+async fn cancel_at_lock(s: &Story, lock: &'static str, work: impl Future<Output = sqlx::Result<()>>) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let mut locking = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query(lock).execute(&mut *locking).await.unwrap();
+    tokio::select! {
+        ended = work => panic!("it needs the lock: {ended:?}"),
+        () = s.until(waiting, 1) => {}
+    }
+    s.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+              WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        .await;
+    s.until(waiting, 0).await;
+    locking.rollback().await.unwrap();
+}
+
+/// The job's turn may be stopped at any point, and its instance may end.
+#[tokio::test]
+async fn a_cancelled_store_keeps_failed_logins() {
+    const LOCK: &str = "LOCK TABLE failed_logins IN EXCLUSIVE MODE";
+    let s = Story::today().await;
+    let logins = FailedLogins::default();
+    logins.count("192.0.2.7".parse().unwrap(), "2026-03-02T08:58:00Z".parse().unwrap());
+    let later = "2026-03-02T08:59:00Z".parse().unwrap();
+    cancel_at_lock(&s, LOCK, logins.store_all(&s.pool)).await;
+    cancel_at_lock(&s, LOCK, logins.store_ended_minutes(&s.pool, later)).await;
+    logins.store_ended_minutes(&s.pool, later).await.unwrap();
+    logins.store_all(&s.pool).await.unwrap();
+    assert_eq!(s.count("SELECT sum(failures)::bigint FROM failed_logins WHERE address = '192.0.2.7'").await, 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_write_keeps_key_uses() {
+    let s = Story::today().await;
+    let key = sqlx::query_scalar("SELECT id FROM api_keys ORDER BY id LIMIT 1").fetch_one(&s.pool).await.unwrap();
+    let uses = KeyUses::default();
+    uses.note(key, "192.0.2.7".parse().unwrap(), s.clock.now());
+    cancel_at_lock(&s, "LOCK TABLE api_keys IN EXCLUSIVE MODE", uses.write(&s.pool)).await;
+    uses.write(&s.pool).await.unwrap();
+    assert_eq!(s.count("SELECT count(*) FROM api_keys WHERE last_used_from = '192.0.2.7'").await, 1);
     s.end().await;
 }
 

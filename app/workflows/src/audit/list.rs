@@ -70,7 +70,7 @@ pub async fn list_entries(
     let mut page = KeysetPage::of_rows(rows, limit, |entry| entry.id);
     if page.next.is_none() {
         page.next = match &filter.subject {
-            Some(subject) => end_of_subject(db, subject, before).await?,
+            Some(subject) => end_of_subject(db, filter, subject, before).await?,
             None => end_of_scan(db, filter, before).await?,
         };
     }
@@ -195,17 +195,26 @@ async fn end_of_scan(db: &mut PgConnection, filter: &Filter, before: i64) -> sql
     .await
 }
 
-async fn end_of_subject(db: &mut PgConnection, subject: &str, before: i64) -> sqlx::Result<Option<i64>> {
+async fn end_of_subject(
+    db: &mut PgConnection,
+    filter: &Filter,
+    subject: &str,
+    before: i64,
+) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
         -- the last audit entry of an object that the list read; none: it read all
         SELECT id FROM audit_log
          WHERE (subject, id) >= ($1, 0::bigint) AND (subject, id) < ($1, $2::bigint)
+           AND at >= COALESCE(date_trunc('month', $3::timestamptz, 'UTC'), '-infinity')
+           AND at < COALESCE(partition_end('month', $4::timestamptz), 'infinity')
          ORDER BY subject DESC, id DESC
         OFFSET 4999 LIMIT 1
         "#,
         subject,
         before,
+        filter.from,
+        filter.to,
     )
     .fetch_optional(db)
     .await

@@ -1,5 +1,7 @@
 //! Step 1 of 7: the API of the audit log: list it, export it as JSON lines, and verify it by its hash chain.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -26,6 +28,8 @@ const EXPORT_LIMIT: i64 = 1_000;
 const EXPORT_BYTES: usize = 4 * 1024 * 1024;
 /// The header of an export with the cursor of the next one.
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
+/// After this time a verification begins no further batch; a request takes this long, and one batch.
+const VERIFY_PATIENCE: Duration = Duration::from_secs(1);
 /// Characters of a filter at most.
 const LONGEST_FILTER: usize = 300;
 
@@ -216,7 +220,8 @@ pub(crate) async fn verify_audit(
 ) -> Result<Json<AuditVerifyView>, Error> {
     let after: i64 = page::parse_cursor(params.cursor.as_deref())?.unwrap_or_default();
     let mut tx = begin_read(&app).await?;
-    let verified = verify::verify_part(&mut tx, after).await.map_err(failed_read)?;
+    let part = verify::verify_part(&mut tx, after, VERIFY_PATIENCE).await.map_err(failed_read)?;
+    let Some(verified) = part else { return Err(page::foreign_cursor().into()) };
     let ends = match verified.has_more {
         true => Vec::new(),
         false => verify::list_chain_ends(&mut tx).await.map_err(failed_read)?,
