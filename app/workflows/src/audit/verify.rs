@@ -287,3 +287,27 @@ pub async fn list_chain_ends(db: &mut PgConnection) -> sqlx::Result<Vec<ChainEnd
     let ends = ends.map(|row| ChainEnd { team_id: known_team(row.team_id), sequence: row.sequence, hash: row.hash });
     Ok(ends.collect())
 }
+
+/// Returns those of these blocks that exist, each given by its team, 0 for none, and its number.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_blocks(db: &mut PgConnection, blocks: &[(i64, i64)]) -> sqlx::Result<Vec<ChainEnd>> {
+    let (teams, sequences): (Vec<i64>, Vec<i64>) = blocks.iter().copied().unzip();
+    let rows = sqlx::query!(
+        r#"
+        -- blocks of an earlier verification
+        SELECT c.team_id, c.sequence, c.hash
+          FROM UNNEST($1::bigint[], $2::bigint[]) AS b (team_id, sequence)
+          JOIN audit_chain c ON c.team_id = b.team_id AND c.sequence = b.sequence
+         ORDER BY c.team_id, c.sequence
+        "#,
+        &teams,
+        &sequences,
+    )
+    .fetch_all(db)
+    .await?;
+    let rows = rows.into_iter();
+    let found = rows.map(|row| ChainEnd { team_id: known_team(row.team_id), sequence: row.sequence, hash: row.hash });
+    Ok(found.collect())
+}
