@@ -1,6 +1,9 @@
 //! `cronbox audit`: lists, exports and verifies the audit log.
 
+mod ends;
+
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,13 +11,17 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use self::ends::End;
 use crate::client::{Access, Client, wait_for};
-use crate::print::{print_json, print_text};
+use crate::print::{one_line, pass_json_lines, print_json, print_json_lines, print_text};
 
 /// A page of the API at most.
 const PAGE: u64 = 200;
 /// How often a follower asks for newer entries.
 const FOLLOW_EVERY: Duration = Duration::from_secs(5);
+
+/// The exit code after Ctrl-C, as shells set it.
+const INTERRUPTED: u8 = 130;
 
 /// What can be done with the audit log.
 #[derive(Subcommand)]
@@ -88,6 +95,9 @@ pub(crate) struct Verify {
     /// Print JSON, with the ends of all chains.
     #[arg(long)]
     json: bool,
+    /// Compare the chains with the ends that the verification before has written to this file, then write the new ends.
+    #[arg(long, value_name = "FILE")]
+    ends: Option<PathBuf>,
 }
 
 /// Runs a verb.
@@ -129,8 +139,7 @@ async fn list_entries(list: &List) -> anyhow::Result<ExitCode> {
         }
     }
     if list.json {
-        let lines: Vec<String> = rows.iter().map(|row| format!("{row}\n")).collect();
-        return print_text(&lines.concat());
+        return print_json_lines(&rows);
     }
     print_text(&table(&rows))
 }
@@ -144,7 +153,7 @@ fn table(rows: &[Value]) -> String {
         "ENTRY", "AT", "VERB", "SUBJECT", "ACTOR", "ADDRESS", "NAME"
     );
     for row in rows {
-        let text = |field: &str| row[field].as_str().unwrap_or("-").to_owned();
+        let text = |field: &str| one_line(row[field].as_str().unwrap_or("-"));
         let at: String = text("at").chars().take(19).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -162,65 +171,116 @@ fn table(rows: &[Value]) -> String {
     table
 }
 
-/// Prints pages until there is nothing newer. The cursor goes to standard error, so that the output has only entries.
+/// Prints entries. At the end the cursor goes to standard error, so that the output has only entries: also after a
+/// failure and after Ctrl-C, because a follower ends in no other way.
 async fn export_entries(export: &Export) -> anyhow::Result<ExitCode> {
     let client = Client::new(&export.access)?;
     let mut cursor = export.cursor.clone();
+    let exported = tokio::select! {
+        exported = print_pages(&client, export, &mut cursor) => exported.map(|()| ExitCode::SUCCESS),
+        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| INTERRUPTED.into()).map_err(Into::into),
+    };
+    if let Some(cursor) = cursor {
+        eprintln!("cursor: {}", one_line(&cursor));
+    }
+    exported
+}
+
+/// Prints pages until there is nothing newer, or until the reader of standard output has exited. The cursor is after the
+/// last page that was written completely.
+async fn print_pages(client: &Client, export: &Export, cursor: &mut Option<String>) -> anyhow::Result<()> {
     loop {
         let mut query = export.chosen.query();
         query.extend(cursor.clone().map(|cursor| ("cursor", cursor)));
         let (lines, next) = client.get_lines("/audit:export", &query).await?;
-        print_text(&lines)?;
-        let is_end = next == cursor || next.is_none();
-        cursor = next.or(cursor);
+        if pass_json_lines(&lines)? {
+            return Ok(());
+        }
+        let is_end = next == *cursor || next.is_none();
+        *cursor = next.or(cursor.take());
         if is_end && !export.follow {
-            break;
+            return Ok(());
         }
         if is_end {
             tokio::time::sleep(FOLLOW_EVERY).await;
         }
     }
-    eprintln!("cursor: {}", cursor.unwrap_or_default());
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn verify_log(verify: &Verify) -> anyhow::Result<ExitCode> {
     let client = Client::new(&verify.access)?;
-    let (mut entries, mut anchors, mut differences) = (0, 0, Vec::new());
+    let stored = verify.ends.as_deref().map_or(Ok(Vec::new()), ends::read_ends)?;
+    let mut result = Verified::default();
     let mut query = Vec::new();
     let last = loop {
         let part = client.get("/audit:verify", &query).await?;
-        entries += part["entries"].as_u64().unwrap_or_default();
-        anchors += part["anchors"].as_u64().unwrap_or_default();
-        differences.extend(part["differences"].as_array().cloned().unwrap_or_default());
+        result.add_part(&part);
         match part["next_cursor"].as_str() {
             Some(next) => query = vec![("cursor", next.to_owned())],
             None => break part,
         }
     };
-    let (through, ends) = (&last["through_id"], &last["ends"]);
+    let replaced = ends::list_replaced(&client, &stored).await?;
+    let (through, chain_ends) = (&last["through_id"], &last["ends"]);
     if verify.json {
+        let Verified { entries, anchors, differences } = &result;
         print_json(&json!({
-            "entries": entries, "anchors": anchors, "through_id": through, "differences": differences, "ends": ends,
+            "entries": entries, "anchors": anchors, "through_id": through, "differences": differences,
+            "ends": chain_ends, "replaced_ends": replaced,
         }))?;
     } else {
+        print_text(&result.describe(through, &replaced))?;
+    }
+    if !result.differences.is_empty() || !replaced.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Some(file) = &verify.ends {
+        ends::write_ends(file, chain_ends)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The sums of all parts of a verification.
+#[derive(Default)]
+struct Verified {
+    entries: u64,
+    anchors: u64,
+    differences: Vec<Value>,
+}
+
+impl Verified {
+    fn add_part(&mut self, part: &Value) {
+        self.entries += part["entries"].as_u64().unwrap_or_default();
+        self.anchors += part["anchors"].as_u64().unwrap_or_default();
+        self.differences.extend(part["differences"].as_array().cloned().unwrap_or_default());
+    }
+
+    fn describe(&self, through: &Value, replaced: &[End]) -> String {
         let mut text = String::new();
-        for difference in &differences {
-            let team =
-                difference["team_id"].as_i64().map_or_else(|| "no team".to_owned(), |team| format!("team {team}"));
+        // Writing to a String cannot fail.
+        for difference in &self.differences {
+            let team = name_team(difference["team_id"].as_i64());
             let (kind, after) = (difference["kind"].as_str().unwrap_or_default(), &difference["after_id"]);
             let _ = writeln!(text, "{kind:<10} {team}: entries after {after} up to {}", difference["through_id"]);
         }
-        let verdict = match differences.len() {
+        for end in replaced {
+            let team = name_team(end.team_id);
+            let _ = writeln!(text, "{:<10} {team}: block {} is missing or has another hash", "replaced", end.sequence);
+        }
+        let verdict = match self.differences.len() + replaced.len() {
             0 => "nothing differs".to_owned(),
             1 => "1 difference".to_owned(),
             more => format!("{more} differences"),
         };
+        let Self { entries, anchors, .. } = self;
         let _ = writeln!(
             text,
             "{entries} entries up to {through} verified, {anchors} anchors of dropped months: {verdict}"
         );
-        print_text(&text)?;
+        text
     }
-    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn name_team(team_id: Option<i64>) -> String {
+    team_id.map_or_else(|| "no team".to_owned(), |team| format!("team {team}"))
 }

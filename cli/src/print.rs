@@ -17,16 +17,16 @@ pub(crate) fn print_json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<E
 pub(crate) fn print_json_lines(objects: impl IntoIterator<Item = impl Serialize>) -> anyhow::Result<ExitCode> {
     let mut lines = String::new();
     for object in objects {
-        for one in serde_json::to_string(&object)?.chars() {
-            if is_unprintable(one) {
-                lines.push_str(&format!("\\u{:04x}", u32::from(one)));
-            } else {
-                lines.push(one);
-            }
-        }
+        lines.push_str(&escape_json(&serde_json::to_string(&object)?));
         lines.push('\n');
     }
     print_text(&lines)
+}
+
+/// Writes lines of JSON of a server, with the same escapes; returns whether the reader of standard output has closed it.
+pub(crate) fn pass_json_lines(lines: &str) -> anyhow::Result<bool> {
+    let mut output = io::stdout().lock();
+    is_pipe_closed(output.write_all(escape_json(lines).as_bytes()).and_then(|()| output.flush()))
 }
 
 /// Writes text of several lines, without characters that control the terminal.
@@ -48,6 +48,19 @@ pub(crate) fn one_line(text: &str) -> String {
 /// Text of a server in several lines, with U+FFFD in place of characters that control the terminal.
 pub(crate) fn printable_lines(text: &str) -> String {
     text.replace(|one| is_unprintable(one) && one != '\n', "\u{fffd}")
+}
+
+/// JSON of the same value, with escapes in place of characters that control the terminal. JSON has them only in strings.
+fn escape_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for one in json.chars() {
+        if is_unprintable(one) && one != '\n' {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(one)));
+        } else {
+            escaped.push(one);
+        }
+    }
+    escaped
 }
 
 /// Control characters, the separators of lines and paragraphs, and what changes the direction of text.
@@ -75,5 +88,13 @@ mod tests {
             "a\u{fffd}[31m\u{fffd} b\u{fffd}c\u{fffd}d \u{e9}"
         );
         assert_eq!(printable_lines("a\n\tb"), "a\n\u{fffd}b");
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_value() {
+        let value = serde_json::json!({"name": "a\u{9b}31m\u{7f}\u{2028}\u{202e}\u{1b}b\n \u{e9}"});
+        let escaped = escape_json(&format!("{value}\n"));
+        assert!(!escaped.trim_end().chars().any(is_unprintable), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 }

@@ -128,10 +128,15 @@ mod tests {
     }
 
     fn logged(form: Form, filter: &str, events: impl FnOnce()) -> String {
+        logged_to(Sequences::Escaped, form, filter, events)
+    }
+
+    fn logged_to(sequences: Sequences, form: Form, filter: &str, events: impl FnOnce()) -> String {
         let written = Written::default();
         let writer = written.clone();
-        let writer = move || LineWriter::new(writer.clone(), Sequences::Escaped);
-        tracing::subscriber::with_default(new_subscriber(form, EnvFilter::new(filter), false, writer), events);
+        let writer = move || LineWriter::new(writer.clone(), sequences);
+        let has_colours = sequences == Sequences::Kept;
+        tracing::subscriber::with_default(new_subscriber(form, EnvFilter::new(filter), has_colours, writer), events);
         written.text()
     }
 
@@ -168,6 +173,23 @@ mod tests {
             let text = fields["text"].as_str().unwrap_or_else(|| fields["message"].as_str().unwrap());
             assert!(text.contains("FORGED"), "{line}");
         }
+    }
+
+    /// There the colours of the formatter are kept, and only those.
+    #[test]
+    fn text_of_clients_has_no_colours() {
+        let forged = "hi\u{1b}[2J\u{1b}]0;title\u{7}\u{1b}[31m";
+        let log = logged_to(Sequences::Kept, Form::Text, "info", || {
+            tracing::info!(text = forged, "as a field");
+            tracing::info!(text = %forged, "as it is displayed");
+            tracing::info!(text = ?forged, "as it is debugged");
+            tracing::info!("in the message: {forged}");
+        });
+        assert!(log.contains("\u{1b}[32m INFO\u{1b}[0m"), "{log:?}");
+        for code in ["\u{1b}[2J", "\u{1b}]0", "\u{1b}[31m", "\u{7}"] {
+            assert!(!log.contains(code), "{log:?}");
+        }
+        assert_eq!(log.lines().count(), 4, "{log:?}");
     }
 
     #[test]

@@ -1,12 +1,19 @@
 //! The audit log: who changed what, from where and in which request.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use access::failed_logins::FailedLogins;
+use access::key_uses::KeyUses;
+use app::api::request::page::encode_cursor;
 use app::jobs::Did;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Api, Story};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use workflows::audit::verify::verify_part;
 
-use crate::cronbox::cronbox;
+use crate::cronbox::{command, cronbox};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -319,6 +326,94 @@ async fn verification_finds_removed_blocks() {
     s.end().await;
 }
 
+/// A cursor that no part returned would begin behind the tampering, and prove nothing.
+#[tokio::test]
+async fn verification_refuses_foreign_cursors() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.job("audit").await;
+    let newest: i64 = sqlx::query_scalar("SELECT max(through_id) FROM audit_chain").fetch_one(&s.pool).await.unwrap();
+    for id in [i64::MIN, -1, newest - 1, newest + 1, i64::MAX] {
+        let path = format!("/api/v1/audit:verify?cursor={}", encode_cursor(id));
+        s.admin().get(&path).await.refused(400, "invalid_cursor", Some("cursor"));
+    }
+    for id in [0, newest] {
+        s.admin().get(&format!("/api/v1/audit:verify?cursor={}", encode_cursor(id))).await.expect(200);
+    }
+    s.edit(wf, json!({"name": "n"})).await;
+    s.publish().await;
+    s.end().await;
+}
+
+/// A long log is read in parts, each of which is short, so that none ends at the limit of a read.
+#[tokio::test]
+async fn a_verification_without_time_reads_one_batch() {
+    let s = Story::today().await;
+    s.job("audit").await;
+    for _ in 0..3 {
+        s.execute("INSERT INTO audit_log (at, actor, verb, subject) VALUES (cronbox_now(), 'x', 'v', 's')").await;
+        s.job("audit").await;
+    }
+    let ends = sqlx::query_scalar("SELECT DISTINCT through_id FROM audit_chain ORDER BY through_id");
+    let ends: Vec<i64> = ends.fetch_all(&s.pool).await.unwrap();
+    let (mut parts, mut entries, mut after) = (Vec::new(), 0, 0);
+    loop {
+        let mut tx = db::begin_read(&s.pool).await.unwrap();
+        let part = verify_part(&mut tx, after, Duration::ZERO).await.unwrap().expect("its own cursor");
+        tx.commit().await.unwrap();
+        entries += part.entries;
+        after = part.through_id;
+        parts.push(after);
+        assert_eq!(part.differences, []);
+        if !part.has_more {
+            break;
+        }
+    }
+    assert_eq!(parts, ends);
+    assert_eq!(entries, s.count("SELECT count(*) FROM audit_log").await);
+    s.end().await;
+}
+
+/// The blocks begin at id 1, so entries with lower ids are in none of them.
+#[tokio::test]
+async fn verification_finds_entries_below_the_first_id() {
+    let s = Story::today().await;
+    s.job("audit").await;
+    assert_eq!(differences(&s).await, [""; 0]);
+    for id in [0, -5, i64::MIN] {
+        let forged = format!(
+            "INSERT INTO audit_log (id, at, actor, verb, subject) OVERRIDING SYSTEM VALUE
+             VALUES ({id}, cronbox_now(), 'x', 'forged', 'x')"
+        );
+        tamper(&s, &forged).await;
+        assert_eq!(differences(&s).await, ["inserted"], "{id}");
+        tamper(&s, "DELETE FROM audit_log WHERE verb = 'forged'").await;
+    }
+    s.end().await;
+}
+
+/// The list passes over the newer entries of the object only once.
+#[tokio::test]
+async fn pages_of_an_object_have_each_entry_once() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    s.execute(
+        "INSERT INTO audit_log (at, actor, verb, subject)
+         SELECT CASE WHEN n <= 3 THEN '2026-01-15'::timestamptz ELSE cronbox_now() END, 'x', 'v', 'thing:1'
+           FROM generate_series(1, 6000) AS n",
+    )
+    .await;
+    let (mut listed, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..5 {
+        let path = format!("/api/v1/audit?subject=thing:1&to=2026-02-01T00:00:00Z{cursor}");
+        let page = s.admin().get(&path).await.expect(200).json;
+        listed.extend(ids(&page));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    s.end().await;
+}
+
 /// Each entry is in one block, however many instances run the job, and if one of them is killed in the middle.
 #[tokio::test]
 async fn concurrent_jobs_chain_each_entry_once() {
@@ -381,6 +476,53 @@ async fn failed_logins_are_one_entry_per_minute() {
     s.end().await;
 }
 
+/// Cancels `work` when its statement waits for a lock that `lock` takes, and lets no part of the statement succeed.
+async fn cancel_at_lock(s: &Story, lock: &'static str, work: impl Future<Output = sqlx::Result<()>>) {
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let mut locking = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query(lock).execute(&mut *locking).await.unwrap();
+    tokio::select! {
+        ended = work => panic!("it needs the lock: {ended:?}"),
+        () = s.until(waiting, 1) => {}
+    }
+    s.count(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+              WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    .await;
+    s.until(waiting, 0).await;
+    locking.rollback().await.unwrap();
+}
+
+/// The job's turn may be stopped at any point, and its instance may end.
+#[tokio::test]
+async fn a_cancelled_store_keeps_failed_logins() {
+    const LOCK: &str = "LOCK TABLE failed_logins IN EXCLUSIVE MODE";
+    let s = Story::today().await;
+    let logins = FailedLogins::default();
+    logins.count("192.0.2.7".parse().unwrap(), "2026-03-02T08:58:00Z".parse().unwrap());
+    let later = "2026-03-02T08:59:00Z".parse().unwrap();
+    cancel_at_lock(&s, LOCK, logins.store_all(&s.pool)).await;
+    cancel_at_lock(&s, LOCK, logins.store_ended_minutes(&s.pool, later)).await;
+    logins.store_ended_minutes(&s.pool, later).await.unwrap();
+    logins.store_all(&s.pool).await.unwrap();
+    assert_eq!(s.count("SELECT sum(failures)::bigint FROM failed_logins WHERE address = '192.0.2.7'").await, 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_write_keeps_key_uses() {
+    let s = Story::today().await;
+    let key = sqlx::query_scalar("SELECT id FROM api_keys ORDER BY id LIMIT 1").fetch_one(&s.pool).await.unwrap();
+    let uses = KeyUses::default();
+    uses.note(key, "192.0.2.7".parse().unwrap(), s.clock.now());
+    cancel_at_lock(&s, "LOCK TABLE api_keys IN EXCLUSIVE MODE", uses.write(&s.pool)).await;
+    uses.write(&s.pool).await.unwrap();
+    assert_eq!(s.count("SELECT count(*) FROM api_keys WHERE last_used_from = '192.0.2.7'").await, 1);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn cronbox_audit_lists_and_exports() {
     let s = Story::today().await;
@@ -406,5 +548,150 @@ async fn cronbox_audit_lists_and_exports() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["ends"].as_array().map(Vec::len), Some(2), "{said}");
     s.publish().await;
+    s.end().await;
+}
+
+/// What the log does not show must still be seen to have changed. A digest of a URL would permit a viewer to find its token.
+#[tokio::test]
+async fn hidden_changes_are_named_without_values() {
+    let s = Story::today().await;
+    let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8009/1234",
+                        "headers": {"authorization": "a", "x-same": "b"}, "body": {"pin": {"secret": "1"}}});
+    let workflow = json!({"name": "n", "cron_schedule": "0 9 * * *", "action": action});
+    let wf = s.editor().post("/api/v1/workflows", &workflow).await.expect(201).id();
+    let path = format!("/api/v1/workflows/{wf}");
+    let changed = json!({"action": {"url": "http://127.0.0.1:8009/4321", "headers": {"authorization": "c"}}});
+    s.editor().merge_patch(&path, &changed).await.expect(200);
+    s.editor().patch(&path, &json!({"name": "m"})).await.expect(200);
+    let entries = s.editor().get(&format!("/api/v1/audit?subject=workflow:{wf}")).await.expect(200);
+    let after = |i: usize| entries.json["items"][i]["after"].clone();
+    assert_eq!(after(1)["hidden_changes"], json!(["action.url", "action.headers.authorization"]), "{}", entries.text);
+    assert_eq!(after(0)["hidden_changes"], Value::Null);
+    assert_eq!(after(2)["action"]["url"], "http://127.0.0.1:8009");
+    assert!(!entries.text.contains("url_sha256"), "{}", entries.text);
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn members_see_no_address_of_operators() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.admin().patch(&format!("/api/v1/workflows/{wf}"), &json!({"name": "n"})).await.expect(200);
+    s.job("audit").await;
+    let addresses = async |api: &Api| {
+        let page = api.get(&format!("/api/v1/audit?subject=workflow:{wf}")).await.expect(200).json;
+        let (exported, _) = export(api, &format!("?subject=workflow:{wf}")).await;
+        let of = |entries: &[Value]| entries.iter().map(|entry| entry["source_address"].clone()).collect::<Vec<_>>();
+        let mut listed = of(page["items"].as_array().unwrap());
+        listed.reverse();
+        assert_eq!(of(&exported), listed);
+        listed
+    };
+    assert_eq!(addresses(&s.editor()).await, [json!("127.0.0.1"), Value::Null]);
+    assert_eq!(addresses(&s.admin()).await, [json!("127.0.0.1"), json!("127.0.0.1")]);
+    s.publish().await;
+    s.end().await;
+}
+
+/// Entries may be so large that an answer has only some of them.
+#[tokio::test]
+async fn an_export_ends_when_it_is_full_of_bytes() {
+    let s = Story::today().await;
+    s.execute(
+        "INSERT INTO audit_log (at, actor, verb, subject, after)
+         SELECT cronbox_now(), 'x', 'v', 'large', jsonb_build_object('a', repeat('x', 50000)) FROM generate_series(1, 120)",
+    )
+    .await;
+    s.job("audit").await;
+    let (first, cursor) = export(&s.admin(), "?subject=large").await;
+    let (second, _) = export(&s.admin(), &format!("?subject=large&cursor={cursor}")).await;
+    assert!((50..85).contains(&first.len()), "4 MiB: {}", first.len());
+    assert_eq!(first.len() + second.len(), 120);
+    s.end().await;
+}
+
+/// Its owner can compute the chain anew, and even empty it, but not to the ends that are stored elsewhere.
+#[tokio::test]
+async fn stored_ends_show_a_new_chain() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.job("audit").await;
+    let file = std::env::temp_dir().join(format!("cronbox-ends-{}.json", uuid::Uuid::new_v4()));
+    let arguments = ["audit", "verify", "--ends", file.to_str().unwrap()];
+    for name in ["a", "b"] {
+        let (code, said) = cronbox(&s, &arguments).await;
+        assert_eq!(code, Some(0), "{said}");
+        s.edit(wf, json!({"name": name})).await;
+        s.job("audit").await;
+    }
+    let stored = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&stored).unwrap().as_array().map(Vec::len), Some(2), "{stored}");
+    tamper(&s, "DELETE FROM audit_chain").await;
+    for _ in 0..2 {
+        let (code, said) = cronbox(&s, &arguments).await;
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("replaced") && said.contains("2 differences"), "{said}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), stored, "the evidence is kept");
+        // The chain is computed anew, with other blocks.
+        s.job("audit").await;
+    }
+    std::fs::remove_file(&file).unwrap();
+    s.admin().get("/api/v1/audit:verify?blocks=1").await.refused(400, "invalid_field", Some("blocks"));
+    s.publish().await;
+    s.end().await;
+}
+
+/// Characters that control a terminal are escapes of the same text; in a table they cannot begin a line.
+#[tokio::test]
+async fn printed_entries_keep_their_text() {
+    let s = Story::today().await;
+    s.execute("INSERT INTO audit_log (at, actor, verb, subject) VALUES (cronbox_now(), E'x\\u009b31m\\u2028y', 'v', E'line\\nFORGED')").await;
+    s.job("audit").await;
+    for arguments in [["audit", "export", "--verb", "v"].as_slice(), &["audit", "ls", "--verb", "v", "--json"]] {
+        let (code, said) = cronbox(&s, arguments).await;
+        let line = said.lines().next().unwrap();
+        assert_eq!(code, Some(0), "{said}");
+        let entry: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&entry["actor"], line.contains('\u{9b}')), (&json!("x\u{9b}31m\u{2028}y"), false), "{line:?}");
+    }
+    let (_, table) = cronbox(&s, &["audit", "ls", "--verb", "v"]).await;
+    assert_eq!(table.lines().count(), 2, "{table}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_interrupted_follower_prints_its_cursor() {
+    let s = Story::today().await;
+    s.job("audit").await;
+    let start = || {
+        let mut follower = command(&s, &["audit", "export", "--follow"]);
+        follower.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+    };
+    let read_line = async |follower: &mut tokio::process::Child| {
+        let mut output = BufReader::new(follower.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).await.unwrap();
+        (line, output)
+    };
+    let mut interrupted = start();
+    let (line, output) = read_line(&mut interrupted).await;
+    let pid = interrupted.id().unwrap().to_string();
+    tokio::process::Command::new("kill").args(["-INT", &pid]).status().await.unwrap();
+    let ended = interrupted.wait().await.unwrap();
+    let mut said = String::new();
+    interrupted.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    assert_eq!(ended.code(), Some(130), "{said}");
+    assert!(said.starts_with("cursor: "), "{said}");
+    drop(output);
+
+    let mut unread = start();
+    let (_, output) = read_line(&mut unread).await;
+    drop(output);
+    s.execute("INSERT INTO audit_log (at, actor, verb, subject) VALUES (cronbox_now(), 'x', 'v', 'last')").await;
+    s.job("audit").await;
+    let ended = tokio::time::timeout(tests::PATIENCE, unread.wait()).await.expect("its reader has exited").unwrap();
+    assert_eq!(ended.code(), Some(0));
     s.end().await;
 }

@@ -59,7 +59,7 @@ impl FailedLogins {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn store_ended_minutes(&self, pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<()> {
-        self.store(pool, self.take_ended(now)).await
+        self.take_ended(now).store(pool).await
     }
 
     /// The same, of the current minute, too: the instance ends.
@@ -67,25 +67,14 @@ impl FailedLogins {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn store_all(&self, pool: &PgPool) -> sqlx::Result<()> {
-        let all = std::mem::take(&mut *self.lock());
-        self.store(pool, all).await
+        let minutes = std::mem::take(&mut *self.lock());
+        Taken { logins: self, minutes }.store(pool).await
     }
 
-    fn take_ended(&self, now: DateTime<Utc>) -> Minutes {
+    fn take_ended(&self, now: DateTime<Utc>) -> Taken<'_> {
         let mut minutes = self.lock();
         let current = minutes.split_off(&minute_of(now));
-        std::mem::replace(&mut *minutes, current)
-    }
-
-    async fn store(&self, pool: &PgPool, minutes: Minutes) -> sqlx::Result<()> {
-        if minutes.is_empty() {
-            return Ok(());
-        }
-        let stored = async { add_failures(&mut *pool.acquire().await?, &minutes).await }.await;
-        if stored.is_err() {
-            self.put_back(minutes);
-        }
-        stored
+        Taken { logins: self, minutes: std::mem::replace(&mut *minutes, current) }
     }
 
     fn put_back(&self, minutes: Minutes) {
@@ -99,6 +88,32 @@ impl FailedLogins {
 
     fn lock(&self) -> MutexGuard<'_, Minutes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counters that are being stored. If they are dropped before that, also because their task was cancelled, they are kept.
+struct Taken<'a> {
+    logins: &'a FailedLogins,
+    minutes: Minutes,
+}
+
+impl Taken<'_> {
+    /// In a transaction, so that a cancelled statement adds nothing. Only after a cancelled COMMIT they may count twice.
+    async fn store(mut self, pool: &PgPool) -> sqlx::Result<()> {
+        if self.minutes.is_empty() {
+            return Ok(());
+        }
+        let mut tx = db::begin_transaction(pool).await?;
+        add_failures(&mut tx, &self.minutes).await?;
+        tx.commit().await?;
+        self.minutes.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.logins.put_back(std::mem::take(&mut self.minutes));
     }
 }
 

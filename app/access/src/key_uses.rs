@@ -33,22 +33,32 @@ impl KeyUses {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn write(&self, pool: &PgPool) -> sqlx::Result<()> {
-        let uses = std::mem::take(&mut *self.lock());
-        if uses.is_empty() {
+        let mut taken = Taken { noted_by: self, uses: std::mem::take(&mut *self.lock()) };
+        if taken.uses.is_empty() {
             return Ok(());
         }
-        let written = async { write_uses(&mut *pool.acquire().await?, &uses).await }.await;
-        if written.is_err() {
-            let mut noted = self.lock();
-            for (key, before) in uses {
-                noted.entry(key).or_insert(before);
-            }
-        }
-        written
+        write_uses(&mut *pool.acquire().await?, &taken.uses).await?;
+        taken.uses.clear();
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, KeyUse>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Uses that are being written. If they are dropped before that, also because their task was cancelled, they stay noted.
+struct Taken<'a> {
+    noted_by: &'a KeyUses,
+    uses: HashMap<Uuid, KeyUse>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut noted = self.noted_by.lock();
+        for (key, before) in std::mem::take(&mut self.uses) {
+            noted.entry(key).or_insert(before);
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use executor::Shutdown;
 use ledger::identity;
 use schedule::Clock;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use workflows::{audit, zones};
 
 use crate::api::request::in_flight;
@@ -64,8 +65,9 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pools.work.clone()));
-    let sweeping = tokio::spawn(sweep(app.clone()));
-    let counting = tokio::spawn(keep_storing_failed_logins(app.clone()));
+    let (end_storing, storing_ended) = watch::channel(());
+    let sweeping = tokio::spawn(sweep(app.clone(), storing_ended.clone()));
+    let counting = tokio::spawn(keep_storing_failed_logins(app.clone(), storing_ended));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
     let (end_admin, admin_ended) = oneshot::channel();
@@ -83,13 +85,9 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
     notifying.abort();
-    sweeping.abort();
-    if tokio::time::timeout(REQUESTS_END, write_key_uses(&app)).await.is_err() {
-        tracing::warn!("uses of keys not written at shutdown");
-    }
-    counting.abort();
-    if let Err(error) = app.failed_logins.store_all(&app.pools.work).await {
-        tracing::warn!(%error, "failed logins of the last minute not stored");
+    drop(end_storing);
+    if tokio::time::timeout(REQUESTS_END, store_rest(&app, [sweeping, counting])).await.is_err() {
+        tracing::warn!("uses of keys or failed logins of the last minute not stored at shutdown");
     }
     forgetting.abort();
     sampling.abort();
@@ -127,12 +125,34 @@ async fn keep_sampling(app: App) {
     }
 }
 
+/// How often the uses of keys are written.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
 /// Removes idle entries of the rate limiters, and writes which keys were used.
-async fn sweep(app: App) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+async fn sweep(app: App, mut end: watch::Receiver<()>) {
+    while !ends_within(SWEEP_EVERY, &mut end).await {
         app.gate.remove_idle_entries();
         write_key_uses(&app).await;
+    }
+}
+
+/// Waits; returns at once and `true` if the sender of `end` is dropped. A loop that ends in this way loses nothing that it
+/// has taken from memory.
+async fn ends_within(time: Duration, end: &mut watch::Receiver<()>) -> bool {
+    tokio::time::timeout(time, end.changed()).await.is_ok()
+}
+
+/// Stores what only the memory of this instance has, after the loops that do it from time to time have ended.
+async fn store_rest(app: &App, loops: [JoinHandle<()>; 2]) {
+    for ended in loops {
+        if let Err(error) = ended.await {
+            tracing::error!(%error, "a background task ended by itself");
+        }
+    }
+    let stored = app.failed_logins.store_all(&app.pools.work);
+    let (stored, ()) = tokio::join!(stored, write_key_uses(app));
+    if let Err(error) = stored {
+        tracing::warn!(%error, "failed logins of the last minute not stored");
     }
 }
 
@@ -146,9 +166,8 @@ async fn write_key_uses(app: &App) {
 const STORE_EVERY: Duration = Duration::from_secs(15);
 
 /// Stores the failed logins of ended minutes.
-async fn keep_storing_failed_logins(app: App) {
-    loop {
-        tokio::time::sleep(STORE_EVERY).await;
+async fn keep_storing_failed_logins(app: App, mut end: watch::Receiver<()>) {
+    while !ends_within(STORE_EVERY, &mut end).await {
         if let Err(error) = app.failed_logins.store_ended_minutes(&app.pools.work, app.clock.now()).await {
             tracing::warn!(%error, "failed logins not stored; they are kept and stored later");
         }

@@ -3,6 +3,7 @@
 pub mod action;
 pub mod body;
 pub mod field;
+pub mod hidden_changes;
 pub mod patch;
 pub mod policies;
 pub mod redaction;

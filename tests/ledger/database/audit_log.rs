@@ -186,3 +186,56 @@ async fn months_stay_until_they_are_chained() {
     s.publish().await;
     s.end_early().await;
 }
+
+/// Only the audit log waits for its chain: all other rows would fill the disk.
+#[tokio::test]
+async fn a_failing_chain_stops_no_other_prune() {
+    let (s, _) = story_with_entry().await;
+    s.publish().await;
+    s.execute(
+        "CREATE FUNCTION refuse_block() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no block'; END $$;
+         CREATE TRIGGER refuse_block BEFORE INSERT ON audit_chain EXECUTE FUNCTION refuse_block()",
+    )
+    .await;
+    let processed = "SELECT count(*) FROM outbox_processed";
+    assert!(s.count(processed).await > 0);
+    s.now_is(AFTER_RETENTION).await;
+
+    let failed = s.try_job("prune").await.unwrap_err();
+
+    assert!(format!("{failed:#}").contains("no block"), "{failed:#}");
+    assert_eq!(s.count(processed).await, 0, "published outbox rows are old");
+    assert_eq!(months(&s).await, "2035-03", "its entries are not in the chain");
+    s.execute("DROP TRIGGER refuse_block ON audit_chain").await;
+    s.job("prune").await;
+    assert_eq!(months(&s).await, "");
+    s.end_early().await;
+}
+
+/// The drop of a month and the move of its bound are one change for a verification.
+#[tokio::test]
+async fn a_drop_during_a_verification_is_no_tampering() {
+    let (s, wf) = story_with_entry().await;
+    s.now_is("2036-04-02T08:30:00Z").await;
+    s.edit(wf, json!({"name": "later"})).await;
+    s.job("prune").await;
+    s.job("audit").await;
+    s.now_is(AFTER_RETENTION).await;
+    let mut prune = db::begin_transaction(&s.pool).await.unwrap();
+    let drop = "SELECT drop_oldest_partition('audit_log', '2035-05-01', '2036-05-06')";
+    while sqlx::query_scalar::<_, String>(drop).fetch_one(&mut *prune).await.unwrap() == "dropped" {}
+    let admin = s.admin();
+    let verifying = tokio::spawn(async move { admin.get("/api/v1/audit:verify").await });
+    // The instance also reads deleted workflows from time to time.
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query NOT LIKE '%deleted workflows%'";
+    s.until(waiting, 1).await;
+
+    prune.commit().await.unwrap();
+
+    assert_eq!(months(&s).await, "2036-04");
+    let verified = verifying.await.unwrap().expect(200).json;
+    assert_eq!(verified["differences"], json!([]), "{verified}");
+    s.publish().await;
+    s.end_early().await;
+}

@@ -2,7 +2,7 @@
 //! returns the result of the turn.
 
 use access::failed_logins;
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, stats, watchdog};
@@ -112,11 +112,13 @@ pub(super) async fn run_audit(app: &App) -> anyhow::Result<Did> {
 
 /// Removes old rows, and counts the workflows that the version before wrote after the migration.
 pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
-    // First, because no month of the audit log is dropped before its entries are in the chain.
-    chain::extend_chain(&app.pools.work).await?;
+    // First, because no month of the audit log is dropped before its entries are in the chain. All other rows do not wait
+    // for it: if they stayed, too, a damaged entry would fill the disk.
+    let extended = chain::extend_chain(&app.pools.work).await;
     let pass = prune::remove_old_rows(&app.pools.work, app.config.prune_settings(), app.database_time().await?).await?;
     workflows::count_uncounted_workflows(&app.pools.work).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
+    extended.context("all else was removed, but the hash chain of the audit log was not extended")?;
     Ok(match pass.removed_rows() {
         1.. if pass.may_be_more => Did::Some(pass.in_words()),
         _ if pass.is_locked => Did::Waits(pass.in_words()),

@@ -3,6 +3,8 @@
 //! Entries commit in another order than that of their ids. A list shows what is committed. An export follows the ids, so
 //! it ends at the newest entry of the hash chain: every entry with a lower id is visible or will never be.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
@@ -40,6 +42,8 @@ pub struct LoggedEntry {
 pub struct Filter {
     /// Only this team's.
     pub team_id: Option<i64>,
+    /// Whether members of the team read them, who do not see the addresses of operators.
+    pub is_for_members: bool,
     /// Only of this object.
     pub subject: Option<String>,
     /// Only with this verb.
@@ -70,11 +74,34 @@ pub async fn list_entries(
     let mut page = KeysetPage::of_rows(rows, limit, |entry| entry.id);
     if page.next.is_none() {
         page.next = match &filter.subject {
-            Some(subject) => end_of_subject(db, subject, before).await?,
+            Some(subject) => end_of_subject(db, filter, subject, before).await?,
             None => end_of_scan(db, filter, before).await?,
         };
     }
+    hide_operators(db, filter, &mut page.rows).await?;
     Ok(page)
+}
+
+/// Removes the addresses of operators from entries that members of a team read: only those of the team's keys remain.
+async fn hide_operators(db: &mut PgConnection, filter: &Filter, entries: &mut [LoggedEntry]) -> sqlx::Result<()> {
+    let Some(team_id) = filter.team_id.filter(|_| filter.is_for_members && !entries.is_empty()) else { return Ok(()) };
+    let actors: BTreeSet<&str> = entries.iter().map(|entry| entry.actor.as_str()).collect();
+    let prefixes: Vec<String> =
+        actors.into_iter().filter_map(|actor| actor.strip_prefix("key:")).map(str::to_owned).collect();
+    let own: Vec<String> = sqlx::query_scalar!(
+        r#"
+        -- which actors are keys of a team
+        SELECT 'key:' || prefix AS "actor!" FROM api_keys WHERE prefix = ANY($1) AND team_id = $2
+        "#,
+        &prefixes,
+        team_id,
+    )
+    .fetch_all(db)
+    .await?;
+    for entry in entries.iter_mut().filter(|entry| !own.contains(&entry.actor)) {
+        entry.source_address = None;
+    }
+    Ok(())
 }
 
 /// Reads entries of the chain after this id, the oldest first. The key of the page is always set: the next export begins
@@ -94,6 +121,7 @@ pub async fn export_entries(
     if page.next.is_none() {
         page.next = Some(end_of_export(db, filter, (after, through)).await?.unwrap_or(through.max(after)));
     }
+    hide_operators(db, filter, &mut page.rows).await?;
     Ok(page)
 }
 
@@ -195,17 +223,26 @@ async fn end_of_scan(db: &mut PgConnection, filter: &Filter, before: i64) -> sql
     .await
 }
 
-async fn end_of_subject(db: &mut PgConnection, subject: &str, before: i64) -> sqlx::Result<Option<i64>> {
+async fn end_of_subject(
+    db: &mut PgConnection,
+    filter: &Filter,
+    subject: &str,
+    before: i64,
+) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
         -- the last audit entry of an object that the list read; none: it read all
         SELECT id FROM audit_log
          WHERE (subject, id) >= ($1, 0::bigint) AND (subject, id) < ($1, $2::bigint)
+           AND at >= COALESCE(date_trunc('month', $3::timestamptz, 'UTC'), '-infinity')
+           AND at < COALESCE(partition_end('month', $4::timestamptz), 'infinity')
          ORDER BY subject DESC, id DESC
         OFFSET 4999 LIMIT 1
         "#,
         subject,
         before,
+        filter.from,
+        filter.to,
     )
     .fetch_optional(db)
     .await

@@ -6,6 +6,7 @@
 //! elsewhere.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -14,8 +15,8 @@ use super::chain::{self, BlockHead, hash_block};
 
 /// How many batches one part verifies.
 const BATCHES: i64 = 20;
-/// How many entries one part reads at most. The chain has fewer, so that more are inserted ones.
-const MOST_ENTRIES: i64 = 40_000;
+/// How many entries of one batch are read at most. A batch has 1,000, so that more are inserted ones.
+const MOST_ENTRIES: i64 = 2_000;
 
 /// How entries and chain differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
@@ -78,34 +79,39 @@ struct StoredBlock {
 
 type Groups = BTreeMap<(i64, DateTime<Utc>), Vec<Vec<u8>>>;
 
-/// Verifies the next batches after this id. All statements need the same snapshot.
+/// Verifies the next batches after this id: one, and further ones until `patience` has passed. `None`: no batch ends at
+/// this id, so a verification that continues there would leave out entries.
+///
+/// It takes its lock before the transaction has a snapshot, so it must be the first statement of the transaction. All
+/// statements need the same snapshot.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn verify_part(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Verified> {
-    let ends = read_batch_ends(db, after_id).await?;
-    let Some(through_id) = ends.last().copied() else {
-        return Ok(Verified { through_id: after_id, ..Verified::default() });
-    };
-    let mut verified =
-        Verified { through_id, has_more: i64::try_from(ends.len()) == Ok(BATCHES), ..Verified::default() };
-    let blocks = read_blocks(db, after_id, through_id).await?;
-    let mut entries = chain::read_digests(db, after_id, through_id, MOST_ENTRIES).await?.into_iter().peekable();
-    let mut before = after_id;
-    let mut blocks = blocks.into_iter().peekable();
-    for end in ends {
-        let mut batch = Vec::new();
-        while let Some(block) = blocks.next_if(|block| block.head.through_id == end) {
-            batch.push(block);
-        }
-        let mut of_batch = Vec::new();
-        while let Some(entry) = entries.next_if(|entry| entry.id <= end) {
-            of_batch.push(entry);
-        }
-        verified.compare_batch(before, &batch, chain::group_entries(of_batch));
-        before = end;
+pub async fn verify_part(db: &mut PgConnection, after_id: i64, patience: Duration) -> sqlx::Result<Option<Verified>> {
+    let began = Instant::now();
+    lock_log(db).await?;
+    let mut verified = Verified { through_id: after_id, ..Verified::default() };
+    match after_id {
+        0 => verified.differences = list_below_chain(db).await?,
+        _ if !is_batch_end(db, after_id).await? => return Ok(None),
+        _ => {}
     }
-    Ok(verified)
+    let ends = read_batch_ends(db, after_id).await?;
+    let last = ends.last().copied().unwrap_or(after_id);
+    let is_full = i64::try_from(ends.len()) == Ok(BATCHES);
+    let mut blocks = read_blocks(db, after_id, last).await?.into_iter().peekable();
+    // Batch by batch: all digests of a part would take one statement longer than a read may take.
+    for end in ends {
+        let batch: Vec<_> = std::iter::from_fn(|| blocks.next_if(|block| block.head.through_id == end)).collect();
+        let entries = chain::read_digests(db, verified.through_id, end, MOST_ENTRIES).await?;
+        verified.compare_batch(verified.through_id, &batch, chain::group_entries(entries));
+        verified.through_id = end;
+        if began.elapsed() >= patience {
+            break;
+        }
+    }
+    verified.has_more = is_full || verified.through_id < last;
+    Ok(Some(verified))
 }
 
 impl Verified {
@@ -169,6 +175,51 @@ impl StoredBlock {
 
 fn known_team(team_id: i64) -> Option<i64> {
     (team_id != chain::OPERATORS).then_some(team_id)
+}
+
+/// Keeps months from being dropped until the transaction ends. A drop after the snapshot would remove entries of which
+/// the snapshot still has the bound. `LOCK` takes no snapshot; a `SELECT` would take it before its locks.
+async fn lock_log(db: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- lock the months of the audit log
+        LOCK TABLE audit_log IN ACCESS SHARE MODE
+        "#
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+async fn is_batch_end(db: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a batch of the audit chain ends at an id
+        SELECT EXISTS (SELECT FROM audit_chain WHERE through_id = $1) AS "is!"
+        "#,
+        id,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Lists entries below the first id, of each team: the first blocks begin after 0.
+async fn list_below_chain(db: &mut PgConnection) -> sqlx::Result<Vec<Difference>> {
+    let teams = sqlx::query!(
+        r#"
+        -- audit entries below the chain
+        SELECT team_id, min(id) AS "lowest!" FROM audit_log WHERE id <= 0 GROUP BY team_id ORDER BY team_id LIMIT 1000
+        "#
+    )
+    .fetch_all(db)
+    .await?;
+    let teams = teams.into_iter().map(|team| Difference {
+        kind: AuditDifferenceKind::Inserted,
+        team_id: team.team_id,
+        after_id: team.lowest.saturating_sub(1),
+        through_id: 0,
+    });
+    Ok(teams.collect())
 }
 
 async fn read_batch_ends(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Vec<i64>> {
@@ -235,4 +286,28 @@ pub async fn list_chain_ends(db: &mut PgConnection) -> sqlx::Result<Vec<ChainEnd
     let ends = rows.into_iter();
     let ends = ends.map(|row| ChainEnd { team_id: known_team(row.team_id), sequence: row.sequence, hash: row.hash });
     Ok(ends.collect())
+}
+
+/// Returns those of these blocks that exist, each given by its team, 0 for none, and its number.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_blocks(db: &mut PgConnection, blocks: &[(i64, i64)]) -> sqlx::Result<Vec<ChainEnd>> {
+    let (teams, sequences): (Vec<i64>, Vec<i64>) = blocks.iter().copied().unzip();
+    let rows = sqlx::query!(
+        r#"
+        -- blocks of an earlier verification
+        SELECT c.team_id, c.sequence, c.hash
+          FROM UNNEST($1::bigint[], $2::bigint[]) AS b (team_id, sequence)
+          JOIN audit_chain c ON c.team_id = b.team_id AND c.sequence = b.sequence
+         ORDER BY c.team_id, c.sequence
+        "#,
+        &teams,
+        &sequences,
+    )
+    .fetch_all(db)
+    .await?;
+    let rows = rows.into_iter();
+    let found = rows.map(|row| ChainEnd { team_id: known_team(row.team_id), sequence: row.sequence, hash: row.hash });
+    Ok(found.collect())
 }

@@ -10,6 +10,7 @@ use sqlx::{Decode, Encode, Postgres};
 
 use crate::audit::{Edit, Entry};
 use crate::definition::body::WorkflowBody;
+use crate::definition::hidden_changes::list_hidden_changes;
 use crate::definition::redaction;
 use crate::definition::spec::Spec;
 use crate::outbox::{Event, Op, Payload};
@@ -210,12 +211,24 @@ impl Workflow {
         next.version = self.version + 1;
         next.revision = Revision(self.revision.0 + i64::from(changes_due_times));
         next.updated_on = edit.now;
-        let (before, after) = (WorkflowBody::from_spec(&self.spec), WorkflowBody::from_spec(&next.spec));
+        let (before, after) = self.audit_difference(next);
         PlannedEdit {
             event: changes_due_times.then(|| next.outbox_event(edit)),
             is_activated: self.is_activated_by(next),
-            entry: next.audit_entry(verb, Some(self.redact_body(before)), Some(next.redact_body(after))),
+            entry: next.audit_entry(verb, Some(before), Some(after)),
         }
+    }
+
+    /// Returns both documents for the audit log. The one after the edit names the changed values that neither shows.
+    fn audit_difference(&self, next: &Self) -> (Value, Value) {
+        let (before, after) = (WorkflowBody::from_spec(&self.spec), WorkflowBody::from_spec(&next.spec));
+        let complete = |body: &WorkflowBody| json!({"action": body.action, "starting_inputs": body.starting_inputs});
+        let hidden = list_hidden_changes(&complete(&before), &complete(&after));
+        let (before, mut after) = (self.redact_body(before), next.redact_body(after));
+        if !hidden.is_empty() {
+            after["hidden_changes"] = json!(hidden);
+        }
+        (before, after)
     }
 
     pub(super) fn audit_entry<'a>(&self, verb: &'a str, before: Option<Value>, after: Option<Value>) -> Entry<'a> {

@@ -122,9 +122,20 @@ impl Stack {
     /// # Panics
     /// Panics if the job does not exist or fails.
     pub async fn job(&self, name: &str) -> Did {
+        self.try_job(name).await.unwrap_or_else(|error| panic!("{name} failed: {error:#}"))
+    }
+
+    /// Runs one turn of a background job that may fail.
+    ///
+    /// # Errors
+    /// Fails like the job.
+    ///
+    /// # Panics
+    /// Panics if the job does not exist.
+    pub async fn try_job(&self, name: &str) -> anyhow::Result<Did> {
         let jobs = app::jobs::all_jobs(&self.app().config);
         let Some(job) = jobs.into_iter().find(|job| job.name == name) else { panic!("there is no job {name}") };
-        (job.run)(self.app().clone()).await.unwrap_or_else(|error| panic!("{name} failed: {error:#}"))
+        (job.run)(self.app().clone()).await
     }
 
     /// Advances both clocks to every time at which a schedule fires or a delivery is retried, and delivers.

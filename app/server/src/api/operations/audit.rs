@@ -1,5 +1,7 @@
 //! Step 1 of 7: the API of the audit log: list it, export it as JSON lines, and verify it by its hash chain.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -22,10 +24,16 @@ use crate::api::request::read::{begin_read, failed_read};
 
 /// Entries of an export if the client names no limit, and at most.
 const EXPORT_LIMIT: i64 = 1_000;
+/// How many entries of an export are read at once.
+const EXPORT_READ: i64 = 50;
 /// Bytes of an export at most, except for its first line.
 const EXPORT_BYTES: usize = 4 * 1024 * 1024;
 /// The header of an export with the cursor of the next one.
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
+/// After this time a verification begins no further batch; a request takes this long, and one batch.
+const VERIFY_PATIENCE: Duration = Duration::from_secs(1);
+/// Blocks of an earlier verification in one request at most.
+const MOST_BLOCKS: usize = 500;
 /// Characters of a filter at most.
 const LONGEST_FILTER: usize = 300;
 
@@ -35,11 +43,11 @@ pub struct AuditView {
     id: i64,
     /// When the request began.
     at: DateTime<Utc>,
-    /// Who: `key:<public prefix>`, `cli:<user>`, `file:<name>`, `cronbox`, or `address:<address>` for failed logins.
+    /// Who: `key:<public prefix>`, `person:<name> (<issuer> <subject>)`, `cli:<user>`, `file:<name>`, `cronbox`, or `address:<address>` for failed logins.
     actor: String,
     /// The name of the key, as it was then.
     actor_name: Option<String>,
-    /// The address from which the request came.
+    /// The address from which the request came. Members of a team see only those of the team's keys.
     source_address: Option<String>,
     /// The trace of the request, 32 hex digits.
     trace_id: Option<String>,
@@ -103,13 +111,16 @@ pub struct ExportParams {
     cursor: Option<String>,
 }
 
-/// Where a verification continues.
+/// Where a verification continues, and what it returns besides.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AuditVerifyParams {
     /// `next_cursor` of the previous answer.
     cursor: Option<String>,
+    /// Ends of an earlier verification, `team:sequence` with commas between them, 500 at most; team 0: entries without
+    /// a team. For example `0:12,7:3`. The answer has these blocks as they are now.
+    blocks: Option<String>,
 }
 
 /// How audit log and hash chain compare.
@@ -126,6 +137,9 @@ pub struct AuditVerifyView {
     /// The ends of all chains, with the last part. Store them elsewhere: who can change the chain can compute it anew,
     /// but not to these ends.
     ends: Vec<ChainEndView>,
+    /// The blocks that the request names, as they are now. If one is missing, or has another hash than it had, the chain
+    /// was computed anew.
+    blocks: Vec<ChainEndView>,
     /// Send it as `cursor` for the rest; null: all is verified.
     next_cursor: Option<String>,
 }
@@ -163,7 +177,7 @@ pub(crate) async fn list_audit(
     let limit = page::parse_limit(params.limit)?;
     let before = page::parse_cursor(params.cursor.as_deref())?;
     let AuditParams { subject, verb, actor, team_id, from, to, .. } = params;
-    let filter = Filter { team_id, subject, verb, actor, from, to };
+    let filter = Filter { team_id, subject, verb, actor, from, to, ..Filter::default() };
     let found = match filter_for(&caller, filter)? {
         Some(filter) => {
             let mut tx = begin_read(&app).await?;
@@ -194,13 +208,22 @@ pub(crate) async fn export_audit(
     };
     let after: i64 = page::parse_cursor(params.cursor.as_deref())?.unwrap_or_default();
     let ExportParams { subject, verb, actor, team_id, from, to, .. } = params;
-    let filter = Filter { team_id, subject, verb, actor, from, to };
+    let filter = Filter { team_id, subject, verb, actor, from, to, ..Filter::default() };
     let Some(filter) = filter_for(&caller, filter)? else { return answer_lines(Vec::new(), after) };
     let mut tx = begin_read(&app).await?;
-    let found = export_entries(&mut tx, &filter, after, limit).await.map_err(failed_read)?;
+    let mut export = Export::after(after);
+    // Some entries at a time: a thousand large ones would be many times the answer.
+    while export.count < limit && !export.is_full {
+        let most = EXPORT_READ.min(limit - export.count);
+        let found = export_entries(&mut tx, &filter, export.last, most).await.map_err(failed_read)?;
+        let is_end = i64::try_from(found.rows.len()) != Ok(most);
+        export.add_page(found)?;
+        if is_end {
+            break;
+        }
+    }
     tx.commit().await?;
-    let (lines, last) = write_lines(found)?;
-    answer_lines(lines, last.unwrap_or(after))
+    answer_lines(export.lines, export.last)
 }
 
 /// Verify the audit log: compute its hash chain again, and list where entries were changed, removed or inserted.
@@ -215,11 +238,17 @@ pub(crate) async fn verify_audit(
     Params(params): Params<AuditVerifyParams>,
 ) -> Result<Json<AuditVerifyView>, Error> {
     let after: i64 = page::parse_cursor(params.cursor.as_deref())?.unwrap_or_default();
+    let blocks = parse_blocks(params.blocks.as_deref())?;
     let mut tx = begin_read(&app).await?;
-    let verified = verify::verify_part(&mut tx, after).await.map_err(failed_read)?;
+    let part = verify::verify_part(&mut tx, after, VERIFY_PATIENCE).await.map_err(failed_read)?;
+    let Some(verified) = part else { return Err(page::foreign_cursor().into()) };
     let ends = match verified.has_more {
         true => Vec::new(),
         false => verify::list_chain_ends(&mut tx).await.map_err(failed_read)?,
+    };
+    let blocks = match blocks.is_empty() {
+        true => Vec::new(),
+        false => verify::find_blocks(&mut tx, &blocks).await.map_err(failed_read)?,
     };
     tx.commit().await?;
     Ok(Json(AuditVerifyView {
@@ -228,8 +257,22 @@ pub(crate) async fn verify_audit(
         differences: verified.differences.into_iter().map(AuditDifferenceView::from).collect(),
         through_id: verified.through_id,
         ends: ends.into_iter().map(ChainEndView::from).collect(),
+        blocks: blocks.into_iter().map(ChainEndView::from).collect(),
         next_cursor: verified.has_more.then(|| page::encode_cursor(verified.through_id)),
     }))
+}
+
+/// Parses `team:sequence,team:sequence`.
+fn parse_blocks(text: Option<&str>) -> Result<Vec<(i64, i64)>, FieldError> {
+    let parse = |block: &str| {
+        let (team, sequence) = block.split_once(':')?;
+        Some((team.parse().ok()?, sequence.parse().ok()?))
+    };
+    let blocks: Option<Vec<_>> = text.map_or(Some(Vec::new()), |text| text.split(',').map(parse).collect());
+    blocks.filter(|blocks| blocks.len() <= MOST_BLOCKS).ok_or_else(|| {
+        let sentence = format!("blocks must be team:sequence with commas between them, at most {MOST_BLOCKS}");
+        FieldError::invalid("blocks", sentence)
+    })
 }
 
 /// Returns the filter for this caller, whose team it is restricted to; `None`: it names another team, which has no
@@ -249,23 +292,41 @@ fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldEr
         }
         None => caller.team_id,
     };
-    Ok(Some(Filter { team_id, ..filter }))
+    let is_for_members = caller.team_id.is_some() || caller.has_to_choose();
+    Ok(Some(Filter { team_id, is_for_members, ..filter }))
 }
 
-/// Writes entries as lines until the answer is full of bytes; returns them with the id after which the next export begins.
-fn write_lines(found: KeysetPage<LoggedEntry, i64>) -> anyhow::Result<(Vec<u8>, Option<i64>)> {
-    let (mut lines, mut last) = (Vec::new(), None);
-    for entry in found.rows {
-        let id = entry.id;
-        let line = serde_json::to_vec(&AuditView::from(entry))?;
-        if last.is_some() && lines.len() + line.len() > EXPORT_BYTES {
-            return Ok((lines, last));
-        }
-        lines.extend(line);
-        lines.push(b'\n');
-        last = Some(id);
+/// The lines of an export.
+struct Export {
+    lines: Vec<u8>,
+    count: i64,
+    /// The next export begins after this id.
+    last: i64,
+    /// Whether the next entry would have been too much.
+    is_full: bool,
+}
+
+impl Export {
+    fn after(last: i64) -> Self {
+        Self { lines: Vec::new(), count: 0, last, is_full: false }
     }
-    Ok((lines, found.next))
+
+    /// Adds entries as lines until the answer is full of bytes.
+    fn add_page(&mut self, found: KeysetPage<LoggedEntry, i64>) -> anyhow::Result<()> {
+        for entry in found.rows {
+            let id = entry.id;
+            let line = serde_json::to_vec(&AuditView::from(entry))?;
+            if self.count > 0 && self.lines.len() + line.len() > EXPORT_BYTES {
+                self.is_full = true;
+                return Ok(());
+            }
+            self.lines.extend(line);
+            self.lines.push(b'\n');
+            (self.count, self.last) = (self.count + 1, id);
+        }
+        self.last = found.next.unwrap_or(self.last);
+        Ok(())
+    }
 }
 
 fn answer_lines(lines: Vec<u8>, last: i64) -> Result<Response, Error> {
