@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -85,14 +85,15 @@ schemathesis: setup ## sends every route what its description allows, and invali
 	cargo test --workspace --test schemathesis -- --nocapture
 
 # As root on Linux the attacks run in a network namespace of their own; elsewhere some are skipped, and it says which.
-security: setup ## attacks the app and prints what got through; then schemathesis. SIZE=full: more tries, then `make planted`. ONLY=matrix,cursors
+security: setup ## attacks the app and prints what got through; then schemathesis. SIZE=full: more tries, then `make planted` and `make fuzz`. ONLY=matrix,cursors
 	cargo build --workspace --bins
 	sh scripts/security.sh "$(or $(SIZE),ci)" $(if $(ONLY),--only "$(ONLY)")
 ifeq ($(ONLY),)
 	$(MAKE) schemathesis
-endif
 ifeq ($(SIZE),full)
 	$(MAKE) planted
+	sh scripts/fuzz.sh "$(TARGET)" 60 || [ $$? = 3 ]
+endif
 endif
 
 # In a copy: the sources and the programs in TARGET stay as they are.
@@ -100,6 +101,9 @@ planted: setup ## plants one error after another in a copy of the sources; the a
 	cargo build --workspace --bins
 	cargo test --workspace --test security --no-run
 	sh scripts/planted.sh "$(TARGET)" $(PATCH)
+
+fuzz: ## lets libFuzzer look for texts that break a parser, 60 s each; needs a nightly compiler. SECONDS=600
+	sh scripts/fuzz.sh "$(TARGET)" "$(or $(SECONDS),60)"
 
 oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and at a mock that misbehaves, and calls the API
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt

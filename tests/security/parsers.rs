@@ -1,4 +1,5 @@
-//! Parsers of what comes from outside, with generated and changed texts. The properties are in `properties.rs`.
+//! Parsers of what comes from outside, with generated and changed texts. The properties are in `properties.rs`; `make fuzz`
+//! tries the same ones with libFuzzer, which knows what each text reaches.
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};

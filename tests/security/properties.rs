@@ -1,4 +1,5 @@
-//! What must hold for every text that a parser gets from outside. `parsers.rs` tries generated texts.
+//! What must hold for every text that a parser gets from outside. `parsers.rs` tries generated texts, and `fuzz/` lets
+//! libFuzzer look for others.
 //!
 //! Each property returns whether the parser accepted the text, or a sentence about what does not hold.
 

@@ -1,0 +1,7 @@
+//! Any text: see `judge_references` in `tests/security/properties.rs`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| parser_fuzz::expect_reference(text));
