@@ -1,5 +1,6 @@
 //! Step 1 of 7: the API of the audit log: list it, export it as JSON lines, and verify it by its hash chain.
 
+use access::rights::Scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -234,7 +235,7 @@ pub(crate) async fn verify_audit(
 
 /// Returns the filter for this caller, whose team it is restricted to; `None`: it names another team, which has no
 /// entries for the caller, like a team that does not exist.
-fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldError> {
+fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, Error> {
     for (name, text) in [("subject", &filter.subject), ("verb", &filter.verb), ("actor", &filter.actor)] {
         text.as_deref().map_or(Ok(()), |text| field::check_text(name, text, 0, LONGEST_FILTER))?;
     }
@@ -245,10 +246,15 @@ fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldEr
         Some(requested) if caller.in_team(requested).is_none() => return Ok(None),
         Some(requested) => Some(requested),
         None if caller.has_to_choose() => {
-            return Err(FieldError::new("missing_field", "team_id", "you belong to several teams: send team_id"));
+            let detail = "you belong to several teams: send team_id";
+            return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
         None => caller.team_id,
     };
+    // The entries of all teams, and those without a team.
+    if team_id.is_none() && !caller.permits(Scope::Auditor) {
+        return Err(Error::forbidden("send team_id, or use a key with the scope auditor"));
+    }
     Ok(Some(Filter { team_id, ..filter }))
 }
 
