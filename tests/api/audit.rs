@@ -113,6 +113,26 @@ async fn members_read_only_entries_of_their_team() {
     s.end().await;
 }
 
+/// The entries of all teams have actors and addresses of other teams and of the operators.
+#[tokio::test]
+async fn all_entries_require_the_auditor_scope() {
+    let s = Story::today().await;
+    s.create("0 9 * * *", "UTC").await;
+    s.job("audit").await;
+    let of_team = format!("/api/v1/audit?team_id={}", s.keys.team_id);
+    for (scope, status) in [("read", 403), ("edit", 403), ("auditor", 200), ("operate", 200), ("admin", 200)] {
+        let key = json!({"name": scope, "kind": "admin", "scopes": [scope]});
+        let key = s.admin().post("/api/v1/keys", &key).await.expect(201).json;
+        let api = Api::new(s.url(), key["key"].as_str().unwrap());
+        for path in ["/api/v1/audit", "/api/v1/audit:export"] {
+            assert_eq!(api.get(path).await.status, status, "{path} with {scope}");
+        }
+        assert!(!ids(&api.get(&of_team).await.expect(200).json).is_empty(), "{scope}");
+    }
+    s.publish().await;
+    s.end().await;
+}
+
 #[tokio::test]
 async fn entries_are_filtered_and_paged() {
     let s = Story::at("2026-03-02T08:59:00Z").await;

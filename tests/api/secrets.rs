@@ -144,5 +144,58 @@ async fn marked_values_are_not_written_as_null() {
         s.editor().merge_patch(&path, &send_back).await.refused(400, "invalid_field", Some("starting_inputs.pin"));
     }
     s.editor().merge_patch(&path, &json!({"starting_inputs": {"pin": null}})).await.expect(200);
+    let fire = format!("{}:fire", path.replace("workflows", "schedules"));
+    let inputs = json!({"inputs": {"a": [{"pin": {"secret": null}}]}});
+    s.editor().post(&fire, &inputs).await.refused(400, "invalid_field", Some("inputs.a.0.pin"));
+    s.end().await;
+}
+
+/// A merge patch into a secret would remove its mark, or count the stored value as sent.
+#[tokio::test]
+async fn merge_patches_keep_no_part_of_secrets() {
+    let s = Story::today().await;
+    let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8009/a",
+                        "headers": {"authorization": "canary-header"},
+                        "body": {"pass": {"secret": {"user": "canary-body"}}, "to": {"a": 1}}});
+    let made = json!({"name": "w", "action": action, "starting_inputs": {"pin": {"secret": "canary-input"}}});
+    let path = format!("/api/v1/workflows/{}", s.editor().post("/api/v1/workflows", &made).await.expect(201).id());
+    let evil = |action: serde_json::Value| {
+        let mut patch = json!({"action": {"url": "http://127.0.0.1:8010/a", "headers": {"authorization": "y"},
+                                          "body": {"pass": {"secret": "y"}}},
+                               "starting_inputs": {"pin": {"secret": 2}}});
+        for (name, value) in action.as_object().unwrap() {
+            patch["action"][name] = value.clone();
+        }
+        patch
+    };
+    for headers in
+        [json!({"authorization": {}}), json!({"authorization": {"sealed": {}}}), json!({"authorization": {"x": 1}})]
+    {
+        let refused = s.editor().merge_patch(&path, &evil(json!({ "headers": headers }))).await;
+        assert_eq!(refused.status, 400, "{headers}: {}", refused.text);
+        let refused = s.editor().merge_patch(&path, &json!({"action": {"headers": headers}})).await;
+        assert_eq!(refused.status, 400, "{headers}: {}", refused.text);
+    }
+    for pass in [
+        json!({"x": 1}),
+        json!({"secret": {}}),
+        json!({"secret": {"user": null}}),
+        json!({"secret": {"x": 1}}),
+        json!({}),
+    ] {
+        s.editor().merge_patch(&path, &evil(json!({"body": {"pass": pass}}))).await.expect(200);
+        let stored = s.table("SELECT action::text FROM workflows").await;
+        assert!(!stored.contains("canary-body"), "{pass}: {stored}");
+        s.editor()
+            .patch(&path, &json!({"action": action, "starting_inputs": made["starting_inputs"]}))
+            .await
+            .expect(200);
+    }
+    let edited = s.editor().merge_patch(&path, &json!({"starting_inputs": {"pin": {"x": 1}}})).await.expect(200).json;
+    assert_eq!(edited["starting_inputs"], json!({"pin": {"x": 1}}));
+    let edited = s.editor().merge_patch(&path, &json!({"action": {"body": {"to": {"b": 2}}}})).await.expect(200).json;
+    assert_eq!(edited["action"]["body"], json!({"pass": {"secret": null}, "to": {"a": 1, "b": 2}}));
+    let audit = s.table("SELECT audit_log::text FROM audit_log").await;
+    assert!(!audit.contains("canary"), "{audit}");
     s.end().await;
 }

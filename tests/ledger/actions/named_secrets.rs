@@ -123,3 +123,49 @@ async fn only_an_admin_sets_secrets() {
     put(&without, "token", json!({"value": "v"})).await.refused(409, "no_secrets_key", None);
     without.end().await;
 }
+
+/// The app's login of the database may change the column, but it must not read the value by that.
+#[tokio::test]
+async fn changed_origins_in_the_database_send_nothing() {
+    let s = encrypting().await;
+    let (receiver, other) = (Receiver::kind().await, Receiver::kind().await);
+    put(&s, "pin", json!({"value": "1"})).await.expect(201);
+    let bound = json!({"value": CANARY, "allowed_origins": ["https://b.example", receiver.url, "https://a.example"]});
+    put(&s, "token", bound).await.expect(201);
+    let create = async |name: &str, action: Value| {
+        let workflow = json!({"name": name, "action": action});
+        WorkflowId(s.editor().post("/api/v1/workflows", &workflow).await.expect(201).id())
+    };
+    run_of(&s, create("w", referring(&receiver)).await, "succeeded").await;
+    s.execute("UPDATE team_secrets SET allowed_origins = NULL WHERE name = 'token'").await;
+    let failed = run_of(&s, create("e", referring(&other)).await, "failed").await;
+    assert!(failed["error"].as_str().unwrap().contains("cannot be decrypted"), "{failed}");
+    assert_eq!((receiver.received().len(), other.received().len()), (1, 0));
+    s.end().await;
+}
+
+/// A PUT without origins keeps those that a PUT at the same moment sets.
+#[tokio::test]
+async fn concurrent_puts_keep_the_origins() {
+    let s = encrypting().await;
+    put(&s, "token", json!({"value": "1"})).await.expect(201);
+    // Another PUT: it has locked the team, and it sets the origins.
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    for statement in [
+        "SELECT 1 FROM teams FOR NO KEY UPDATE",
+        "UPDATE team_secrets SET allowed_origins = ARRAY['https://a.example'] WHERE name = 'token'",
+    ] {
+        sqlx::query(statement).execute(&mut *holder).await.unwrap();
+    }
+    let release = async {
+        s.until(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()",
+            1,
+        )
+        .await;
+        holder.commit().await.unwrap();
+    };
+    let (kept, ()) = tokio::join!(put(&s, "token", json!({"value": "2"})), release);
+    assert_eq!(kept.expect(200).json["allowed_origins"], json!(["https://a.example"]));
+    s.end().await;
+}

@@ -73,6 +73,9 @@ async fn each_receiver_may_have_its_own_secret() {
     let own = of(&receiver.url).await.expect(200).json;
     assert_eq!(own["previous_signing_secret"], Value::Null, "the previous secret is the team's own");
     let own = own["signing_secret"].as_str().unwrap();
+    let read =
+        s.table("SELECT concat_ws(' ', subject, after) FROM audit_log WHERE verb = 'read-receiver-secret'").await;
+    assert_eq!(read, format!(r#"team:{team} {{"origin": "{}"}}"#, receiver.url), "who reads a secret leaves an entry");
     let other = of("https://other.example").await.expect(200).json;
     run_of(&s, wf, "succeeded").await;
     let sent = receiver.received().remove(0);

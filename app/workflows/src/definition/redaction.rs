@@ -110,12 +110,20 @@ pub fn refuse_redacted(field: &str, document: &Value) -> Result<(), FieldError> 
         Value::Array(items) => {
             items.iter().enumerate().try_for_each(|(i, item)| refuse_redacted(&format!("{field}.{i}"), item))
         }
-        Value::Object(members) => match marked_value(members) {
-            Some(Value::Null) => Err(FieldError::invalid(field, "secret values are write-only: send the value again")),
-            Some(_) => Ok(()),
-            None => members.iter().try_for_each(|(name, value)| refuse_redacted(&format!("{field}.{name}"), value)),
-        },
+        Value::Object(members) => refuse_redacted_members(field, members),
         _ => Ok(()),
+    }
+}
+
+/// As [`refuse_redacted`], of inputs.
+///
+/// # Errors
+/// Returns the path of the first one.
+pub fn refuse_redacted_members(field: &str, members: &Map<String, Value>) -> Result<(), FieldError> {
+    match marked_value(members) {
+        Some(Value::Null) => Err(FieldError::invalid(field, "secret values are write-only: send the value again")),
+        Some(_) => Ok(()),
+        None => members.iter().try_for_each(|(name, value)| refuse_redacted(&format!("{field}.{name}"), value)),
     }
 }
 
@@ -169,7 +177,8 @@ pub(super) fn marked_value(members: &Map<String, Value>) -> Option<&Value> {
     members.get(MARK).filter(|_| members.len() == 1)
 }
 
-fn hide_headers(action: &mut Value) {
+/// Replaces the values of all headers by null.
+pub(super) fn hide_headers(action: &mut Value) {
     if let Some(headers) = action.get_mut("headers").and_then(Value::as_object_mut) {
         headers.values_mut().for_each(|value| *value = Value::Null);
     }

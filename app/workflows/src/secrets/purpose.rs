@@ -1,5 +1,7 @@
 //! Steps 1 and 7 of 7: what a ciphertext is for. It is authenticated with the ciphertext, so it can be used for nothing else.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 /// What a ciphertext is for.
@@ -16,6 +18,9 @@ pub(super) enum Purpose<'a> {
     TeamSecret {
         /// The name of the secret.
         name: &'a str,
+        /// The only origins that it is sent to; `None` = every one. Authenticated, so that a login of the database cannot
+        /// send the secret elsewhere.
+        origins: Option<&'a [String]>,
     },
     /// The value of a header.
     Header {
@@ -32,7 +37,10 @@ impl Purpose<'_> {
         let purpose = match self {
             Self::DataKey { wrapping_key } => json!(["data_key", wrapping_key]),
             Self::SigningSecret => json!(["signing_secret"]),
-            Self::TeamSecret { name } => json!(["team_secret", name]),
+            Self::TeamSecret { name, origins } => {
+                let sorted = origins.map(|origins| origins.iter().collect::<BTreeSet<_>>());
+                json!(["team_secret", name, sorted])
+            }
             Self::Header { origin, name } => json!(["header", origin, name.to_ascii_lowercase()]),
         };
         json!(["cronbox", 1, team, version, purpose]).to_string()

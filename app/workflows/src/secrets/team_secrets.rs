@@ -78,6 +78,9 @@ impl Secrets {
         new: NewValue<'_>,
         edit: &Edit,
     ) -> Result<Written, SecretError> {
+        if !lock_team(tx, team).await? {
+            return Ok(Written::NoTeam);
+        }
         let Some(key) = self.newest_data_key(tx, team, edit.now).await? else { return Ok(Written::NoTeam) };
         let before = list_team_secrets(tx, team).await?;
         let existing = before.iter().find(|secret| secret.name == new.name);
@@ -86,7 +89,8 @@ impl Secrets {
         }
         let kept = existing.and_then(|secret| secret.allowed_origins.clone());
         let origins = new.allowed_origins.map_or(kept, |origins| (!origins.is_empty()).then(|| origins.to_vec()));
-        let ciphertext = key.seal_text(team, Purpose::TeamSecret { name: new.name }, new.value)?;
+        let ciphertext =
+            key.seal_text(team, Purpose::TeamSecret { name: new.name, origins: origins.as_deref() }, new.value)?;
         let written = upsert_team_secret(tx, team, new.name, &ciphertext, origins.as_deref(), edit.now).await?;
         let verb = if existing.is_some() { "rotate" } else { "create" };
         let state = |secret: &TeamSecret| json!({"version": secret.version, "allowed_origins": secret.allowed_origins});
@@ -127,7 +131,8 @@ impl Secrets {
                 return Err(SecretError::OtherOrigin { name, origin });
             }
             self.load_from_pool(pool, team, &secret.ciphertext).await?;
-            let value = self.open_text(team, Purpose::TeamSecret { name: &name }, &secret.ciphertext)?;
+            let purpose = Purpose::TeamSecret { name: &name, origins: secret.allowed_origins.as_deref() };
+            let value = self.open_text(team, purpose, &secret.ciphertext)?;
             values.insert(name, value);
         }
         let mut resolved = action.into_owned();
@@ -173,6 +178,9 @@ pub async fn find_unresolved(db: &mut PgConnection, team: i64, action: &Value) -
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn delete_team_secret(tx: &mut PgConnection, team: i64, name: &str, edit: &Edit) -> sqlx::Result<bool> {
+    if !lock_team(tx, team).await? {
+        return Ok(false);
+    }
     let done = sqlx::query!(
         r#"
         -- delete a secret of a team
@@ -207,6 +215,21 @@ pub async fn list_team_secrets(db: &mut PgConnection, team: i64) -> sqlx::Result
     )
     .fetch_all(db)
     .await
+}
+
+/// Lets one transaction at a time write the secrets of a team: another one would read its origins too early, and so
+/// remove a restriction. False if the team does not exist.
+async fn lock_team(tx: &mut PgConnection, team: i64) -> sqlx::Result<bool> {
+    let locked = sqlx::query_scalar!(
+        r#"
+        -- lock the team whose secrets this transaction writes
+        SELECT id FROM teams WHERE id = $1 FOR NO KEY UPDATE
+        "#,
+        team,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(locked.is_some())
 }
 
 fn audit_subject(team: i64, name: &str) -> String {

@@ -266,7 +266,9 @@ impl Stack {
         let mut config = parts::app_config(dsn, &listener)?;
         change(&mut config);
         let pools = Pools::connect(&config).await?;
-        let app = Instance::start_serving(listener, App::new(config, pools, self.clock.clone()), &self.stop).await?;
+        let secrets = config.secrets.read_keys()?;
+        let app = App::with_secrets(config, pools, self.clock.clone(), secrets);
+        let app = Instance::start_serving(listener, app, &self.stop).await?;
         let url = app.url.clone();
         self.apps.push(app);
         Ok(url)

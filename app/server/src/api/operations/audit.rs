@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use access::rights::Scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -277,7 +278,7 @@ fn parse_blocks(text: Option<&str>) -> Result<Vec<(i64, i64)>, FieldError> {
 
 /// Returns the filter for this caller, whose team it is restricted to; `None`: it names another team, which has no
 /// entries for the caller, like a team that does not exist.
-fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldError> {
+fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, Error> {
     for (name, text) in [("subject", &filter.subject), ("verb", &filter.verb), ("actor", &filter.actor)] {
         text.as_deref().map_or(Ok(()), |text| field::check_text(name, text, 0, LONGEST_FILTER))?;
     }
@@ -288,11 +289,16 @@ fn filter_for(caller: &Caller, filter: Filter) -> Result<Option<Filter>, FieldEr
         Some(requested) if caller.in_team(requested).is_none() => return Ok(None),
         Some(requested) => Some(requested),
         None if caller.has_to_choose() => {
-            return Err(FieldError::new("missing_field", "team_id", "you belong to several teams: send team_id"));
+            let detail = "you belong to several teams: send team_id";
+            return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
         None => caller.team_id,
     };
-    let is_for_members = caller.team_id.is_some() || caller.has_to_choose();
+    let is_for_members = !caller.permits(Scope::Auditor);
+    // The entries of all teams, and those without a team.
+    if team_id.is_none() && is_for_members {
+        return Err(Error::forbidden("send team_id, or use a key with the scope auditor"));
+    }
     Ok(Some(Filter { team_id, is_for_members, ..filter }))
 }
 

@@ -7,13 +7,14 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
+use workflows::audit::{self, Edit, Entry};
 use workflows::definition::field::{self, FieldError};
 
 use super::team_secrets::parse_origin;
 use crate::App;
-use crate::api::request::auth::{Admin, Caller};
+use crate::api::request::auth::Admin;
 use crate::api::request::error::Error;
 use crate::api::request::extract::{OptionalBody, Trace, Verb, or_empty};
 
@@ -71,35 +72,29 @@ pub(crate) async fn act_on_team(
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<Response, Error> {
     let body = or_empty(body);
+    let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "rotate-signing-secret" => {
-            let view = rotate(&app, &caller, trace, team, field::parse_document("", body)?).await?;
+            let view = rotate(&app, team, field::parse_document("", body)?, &edit).await?;
             Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
         }
         "receiver-secret" => {
-            let view = find_receiver(&app, team, field::parse_document("", body)?).await?;
+            let view = find_receiver(&app, team, field::parse_document("", body)?, &edit).await?;
             Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
         }
         _ => Err(Error::not_found()),
     }
 }
 
-async fn rotate(
-    app: &App,
-    caller: &Caller,
-    trace: String,
-    team: i64,
-    body: RotationBody,
-) -> Result<RotationView, Error> {
+async fn rotate(app: &App, team: i64, body: RotationBody, edit: &Edit) -> Result<RotationView, Error> {
     let overlap_secs = body.overlap_secs.unwrap_or(86_400);
     if !(0..=LONGEST_OVERLAP_SECS).contains(&overlap_secs) {
         let detail = format!("overlap_secs must be from 0 to {LONGEST_OVERLAP_SECS}");
         return Err(FieldError::invalid("overlap_secs", detail).into());
     }
     let rotation = Rotation { overlap: TimeDelta::seconds(overlap_secs), by_receiver: body.by_receiver };
-    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    let rotated = signing_secrets::rotate_signing_secret(&mut tx, team, &app.secrets, rotation, &edit).await?;
+    let rotated = signing_secrets::rotate_signing_secret(&mut tx, team, &app.secrets, rotation, edit).await?;
     let rotated = rotated.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     Ok(RotationView {
@@ -110,11 +105,22 @@ async fn rotate(
     })
 }
 
-async fn find_receiver(app: &App, team: i64, body: ReceiverBody) -> Result<ReceiverSecretView, Error> {
+async fn find_receiver(app: &App, team: i64, body: ReceiverBody, edit: &Edit) -> Result<ReceiverSecretView, Error> {
     let origin = parse_origin("origin", &body.origin)?;
-    let (pool, now) = (&app.pools.reads, app.clock.now());
-    let found = signing_secrets::find_receiver_secrets(pool, team, &app.secrets, &origin, now).await?;
+    let pool = &app.pools.reads;
+    let found = signing_secrets::find_receiver_secrets(pool, team, &app.secrets, &origin, edit.now).await?;
     let found = found.ok_or_else(Error::not_found)?;
+    // Before the answer: no secret is read without an entry.
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let entry = Entry {
+        verb: "read-receiver-secret",
+        subject: format!("team:{team}"),
+        team_id: Some(team),
+        before: None,
+        after: Some(json!({ "origin": origin })),
+    };
+    audit::record_entry(&mut tx, edit, entry).await?;
+    tx.commit().await?;
     Ok(ReceiverSecretView {
         origin,
         signing_secret: found.current.0,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
-use workflows::definition::field;
+use workflows::definition::{field, redaction};
 
 use super::RunView;
 use super::backfills::{self, BackfillBody};
@@ -79,6 +79,7 @@ fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
 async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
     if let Some(inputs) = &body.inputs {
         field::check_inputs("inputs", inputs)?;
+        redaction::refuse_redacted_members("inputs", inputs)?;
     }
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
