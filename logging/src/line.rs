@@ -6,7 +6,7 @@ use std::io::{self, Write};
 /// What happens to the escape sequences of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sequences {
-    /// They are the colours of the formatter, which itself escapes those in the fields.
+    /// The colours of the formatter are kept. It does not escape all text of fields, so no other sequence is kept.
     Kept,
     /// There are no colours, so every one is of a field.
     Escaped,
@@ -41,19 +41,34 @@ impl<W: Write> Write for LineWriter<W> {
     }
 }
 
+/// What the formatter writes: the end of a style, bold, dim, italic, and the colours of levels. Text of a client may have
+/// these, too, but none of those that move the cursor, hide text or set the title.
+const STYLES: [&str; 9] = [
+    "\u{1b}[0m",
+    "\u{1b}[1m",
+    "\u{1b}[2m",
+    "\u{1b}[3m",
+    "\u{1b}[31m",
+    "\u{1b}[32m",
+    "\u{1b}[33m",
+    "\u{1b}[34m",
+    "\u{1b}[35m",
+];
+
 /// Escapes an event. In JSON the escapes mean the characters themselves: they occur only within its strings.
 fn escape_event(event: &str, sequences: Sequences) -> Cow<'_, str> {
-    let is_refused = |one: char| is_unprintable(one) && !(one == '\u{1b}' && sequences == Sequences::Kept);
-    if !event.contains(is_refused) {
+    if !event.contains(is_unprintable) {
         return Cow::Borrowed(event);
     }
+    let is_style = |rest: &str| sequences == Sequences::Kept && STYLES.iter().any(|style| rest.starts_with(style));
     let mut line = String::with_capacity(event.len() + 16);
-    for one in event.chars() {
+    for (at, one) in event.char_indices() {
         match one {
             '\n' => line.push_str("\\n"),
             '\r' => line.push_str("\\r"),
             '\t' => line.push_str("\\t"),
-            one if is_refused(one) => line.push_str(&format!("\\u{:04x}", u32::from(one))),
+            '\u{1b}' if is_style(&event[at..]) => line.push(one),
+            one if is_unprintable(one) => line.push_str(&format!("\\u{:04x}", u32::from(one))),
             one => line.push(one),
         }
     }
@@ -73,6 +88,7 @@ mod tests {
     #[test]
     fn colours_are_kept_on_a_terminal() {
         assert_eq!(escape_event("\u{1b}[32mINFO\u{1b}[0m a\nb", Sequences::Kept), "\u{1b}[32mINFO\u{1b}[0m a\\nb");
+        assert_eq!(escape_event("\u{1b}[2J\u{1b}[8m\u{1b}[", Sequences::Kept), "\\u001b[2J\\u001b[8m\\u001b[");
         assert_eq!(escape_event("\u{1b}[0m", Sequences::Escaped), "\\u001b[0m");
     }
 }
