@@ -78,7 +78,9 @@ async fn routes_admit_only_their_callers() {
         for (caller, api) in &callers {
             let request = api.request(Method::from_bytes(method.to_uppercase().as_bytes()).unwrap(), &path);
             let answer = tests::send_request(request.header("content-type", "application/json").body("{}")).await;
-            let expected = match (opens(access, caller), *caller) {
+            // Without a team, an audit log is that of all teams, which needs the scope auditor.
+            let is_let_in = opens(access, caller) && !(*caller == "editor of all teams" && path.contains("/audit"));
+            let expected = match (is_let_in, *caller) {
                 (true, _) => {
                     assert!(!matches!(answer.status, 401 | 403 | 429 | 500..), "{caller} {method} {path}: {answer:?}");
                     continue;
