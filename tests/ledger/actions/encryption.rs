@@ -9,7 +9,7 @@ use tokio::process::Command;
 use super::signatures::{noon, received_by_the_docs};
 use crate::receiver::{NOON, Receiver, accept, until_state};
 
-const KEY: &str = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub(super) const KEY: &str = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const NEXT_KEY: &str = "k2:HxwdHhsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
 const CANARY: &str = "Bearer canary-7d1";
 

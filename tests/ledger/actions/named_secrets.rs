@@ -4,7 +4,7 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::Story;
 
-use super::encryption::{encrypting, run_of};
+use super::encryption::{KEY, encrypting, run_of};
 use crate::receiver::Receiver;
 
 const CANARY: &str = "canary-8a1";
@@ -167,5 +167,15 @@ async fn concurrent_puts_keep_the_origins() {
     };
     let (kept, ()) = tokio::join!(put(&s, "token", json!({"value": "2"})), release);
     assert_eq!(kept.expect(200).json["allowed_origins"], json!(["https://a.example"]));
+    s.end().await;
+}
+
+/// Each instance of a stack has the key of its own configuration.
+#[tokio::test]
+async fn further_instances_write_secrets() {
+    let mut s = encrypting().await;
+    let url = s.another_app_with(|config| config.secrets.secrets_key = Some(KEY.to_owned())).await.unwrap();
+    let request = tests::Api::new(&url, &s.keys.admin).request(reqwest::Method::PUT, &path(&s, "token"));
+    tests::send_request(request.json(&json!({"value": "1"}))).await.expect(201);
     s.end().await;
 }
