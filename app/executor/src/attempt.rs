@@ -37,6 +37,8 @@ use crate::next_try::next_try;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// For the owner of the workflow.
+const NOT_DECRYPTED: &str = "a secret of the action cannot be decrypted: it was moved or changed, or its key is missing; the log of the app says which";
 
 /// How an attempt ended.
 enum Ending {
@@ -48,6 +50,15 @@ enum Ending {
     TimedOut,
     /// A caller requested the cancellation of its run.
     Cancelled,
+}
+
+impl From<Outcome> for Ending {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Succeeded(result) => Self::Succeeded(result),
+            Outcome::Failed { error, result, again } => Self::Failed { error, result, again },
+        }
+    }
 }
 
 /// Why an attempt stopped without an outcome.
@@ -141,31 +152,28 @@ impl Executor {
         }
         let tenant = Tenant { team_id: Some(run.team_id), hosts: &run.allowed_hosts };
         let call = build_call(run, now);
+        let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         let performed = async {
             let (action, signing) = match self.open_secrets(run, now).await {
                 Ok(opened) => opened,
-                Err(failed) => return failed,
+                Err(failed) => return Ending::from(failed),
             };
             let sender = Sender { tenant, client: &self.client, secrets: &signing, now, departure };
-            perform_action(&action, &call, &sender).await
+            // The time counts from here: the action has not begun before.
+            let done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)).await;
+            done.map_or(Ending::TimedOut, Ending::from)
         };
-        let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
             // If the action completes at the moment of a stop, its outcome counts.
             biased;
-            done = tokio::time::timeout(timeout, performed) => {
-                Ok(match done {
-                    Ok(Outcome::Succeeded(result)) => Ending::Succeeded(result),
-                    Ok(Outcome::Failed { error, result, again }) => Ending::Failed { error, result, again },
-                    Err(_) => Ending::TimedOut,
-                })
-            }
+            ending = performed => Ok(ending),
             stop = stopped => after_stop(stop.ok()),
         }
     }
 
-    /// Decrypts what the attempt sends, and parses its action. Only the first attempt of a team reads its key, and it
-    /// repeats this until the database answers, because no attempt has failed yet.
+    /// Decrypts what the attempt sends, and parses its action. The first attempt of a team reads its key, and each reads the
+    /// named secrets of its action. It repeats this until the database answers or the attempt is stopped, because the action
+    /// has not begun yet.
     async fn open_secrets(&self, run: &Claimed, now: DateTime<Utc>) -> Result<(Action, Vec<SigningSecret>), Outcome> {
         let mut pause = FIRST_PAUSE;
         let failed = |error: String, again| Outcome::Failed { error, result: None, again };
@@ -181,8 +189,13 @@ impl Executor {
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error @ SecretError::OtherOrigin { .. }) => return Err(failed(error.to_string(), Again::Never)),
-                // Another instance may have the key, and a secret may be created.
-                Err(error) => return Err(failed(error.to_string(), Again::Later(None))),
+                // A secret may be created.
+                Err(error @ SecretError::Unknown(_)) => return Err(failed(error.to_string(), Again::Later(None))),
+                // Another instance may have the key. Its name is for operators only.
+                Err(error) => {
+                    tracing::error!(run_id = %run.id, %error, "secrets of an action not decrypted");
+                    return Err(failed(NOT_DECRYPTED.to_owned(), Again::Later(None)));
+                }
             }
         }
     }

@@ -24,10 +24,10 @@ use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
-use workflows::audit::Edit;
+use workflows::audit::{self, Edit, Entry};
 use workflows::database_time;
 use workflows::definition::field;
-use workflows::secrets::reencrypt::reencrypt_secrets;
+use workflows::secrets::reencrypt::{DataKeys, reencrypt_secrets};
 use workflows::zones::{self, Stored};
 
 #[derive(Parser)]
@@ -159,6 +159,9 @@ enum Ledger {
 enum SecretsCommand {
     /// Encrypt with the current key what is stored as text or with the previous key; instances may run meanwhile.
     ReEncrypt {
+        /// Give each team a new data key, too, because a key was stolen
+        #[arg(long)]
+        new_data_keys: bool,
         #[command(flatten)]
         database: Database,
         #[command(flatten)]
@@ -217,7 +220,10 @@ async fn main() -> ExitCode {
             println!("{}", make_key_text(kind));
             Ok(())
         }
-        Command::Secrets(SecretsCommand::ReEncrypt { database, secrets }) => reencrypt(&database, &secrets).await,
+        Command::Secrets(SecretsCommand::ReEncrypt { database, secrets, new_data_keys }) => {
+            let data_keys = if new_data_keys { DataKeys::Renewed } else { DataKeys::Kept };
+            reencrypt(&database, &secrets, data_keys).await
+        }
         Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
             let keep = if clone { Keep::Nothing } else { Keep::Identity };
             accept_ledger(&database, env, until, keep).await
@@ -315,14 +321,20 @@ async fn create_key(database: &Database, named: &NamedKey) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn reencrypt(database: &Database, secrets: &SecretsKeys) -> anyhow::Result<()> {
+async fn reencrypt(database: &Database, secrets: &SecretsKeys, data_keys: DataKeys) -> anyhow::Result<()> {
     let secrets = secrets.read_keys()?;
     anyhow::ensure!(secrets.encrypts(), "set CRONBOX_SECRETS_KEY or CRONBOX_SECRETS_KEY_FILE");
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     secrets.check_keys(&mut *pool.acquire().await?).await?;
     let now = database_time::cronbox_now(&mut *pool.acquire().await?).await?;
-    let done = reencrypt_secrets(&pool, &secrets, now).await?;
+    let done = reencrypt_secrets(&pool, &secrets, data_keys, now).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
+    let edit = command_line_edit(&mut tx).await?;
+    let after = Some(serde_json::to_value(done)?);
+    let entry = Entry { verb: "re-encrypt", subject: "secrets".to_owned(), team_id: None, before: None, after };
+    audit::record_entry(&mut tx, &edit, entry).await?;
+    tx.commit().await?;
     println!("{}", serde_json::to_string(&done)?);
     Ok(())
 }

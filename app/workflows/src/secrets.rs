@@ -1,6 +1,6 @@
 //! Steps 1 and 7 of 7: the secrets of teams, encrypted at rest.
 //!
-//! A key of [`Keyring`], which only the environment has, encrypts the data key of each team. The data key encrypts the
+//! A key of [`Keyring`], which the database does not have, encrypts the data key of each team. The data key encrypts the
 //! values of the team's headers, its signing secrets and its named secrets. A ciphertext is bound to its purpose: to the team, and a header
 //! to its name and to the origin of the URL, so that a ciphertext which is moved cannot be decrypted.
 //!
@@ -14,6 +14,7 @@ mod header;
 mod keyring;
 mod purpose;
 pub mod reencrypt;
+mod renewal;
 mod signing_secret;
 pub mod team_secrets;
 

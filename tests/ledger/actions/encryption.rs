@@ -136,6 +136,55 @@ async fn a_data_key_that_rolled_back_is_forgotten() {
     s.end().await;
 }
 
+async fn reencrypt(s: &Story, more: &[&str], keys: &str) -> Value {
+    let done = command(s, &[&["secrets", "re-encrypt"], more].concat(), keys).output().await.unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+fn counts(done: Value) -> [u64; 5] {
+    ["data_keys", "new_data_keys", "signing_secrets", "team_secrets", "workflows"]
+        .map(|name| done[name].as_u64().unwrap())
+}
+
+/// The thief of the first key has a copy of the database, and so the first data keys. Nothing that is stored later is
+/// encrypted with one of them.
+#[tokio::test]
+async fn new_data_keys_end_a_theft() {
+    let s = encrypting().await;
+    let receiver = Receiver::kind().await;
+    let secret = json!({"value": "named-3f2"});
+    let path = format!("/api/v1/teams/{}/secrets/token", s.keys.team_id);
+    tests::send_request(s.admin().request(reqwest::Method::PUT, &path).json(&secret)).await.expect(201);
+    let mut action = with_header(receiver.action());
+    action["headers"]["x-token"] = json!("${secret:token}");
+    let mut ids = Vec::new();
+    // More than one transaction writes.
+    for nth in 0..25 {
+        let made = json!({"name": format!("w{nth}"), "action": action});
+        ids.push(s.editor().post("/api/v1/workflows", &made).await.expect(201).id());
+    }
+    let keys = format!("{NEXT_KEY},{KEY}");
+    let teams = u64::try_from(s.count("SELECT count(*) FROM team_data_keys").await).unwrap();
+    assert_eq!(counts(reencrypt(&s, &["--new-data-keys"], &keys).await), [teams, teams, teams, 1, 25]);
+    let old = "SELECT (SELECT count(*) FROM workflows WHERE action::text LIKE '%\"sealed\": \"1:%')
+                    + (SELECT count(*) FROM team_secrets WHERE ciphertext LIKE '1:%')
+                    + (SELECT count(*) FROM teams WHERE signing_secret LIKE 'sealed:1:%')";
+    assert_eq!(s.count(old).await, 0);
+    assert_eq!(counts(reencrypt(&s, &[], &keys).await), [0; 5]);
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 're-encrypt'").await, 2);
+    // The instance knows only the first key, which the new data keys are not encrypted with.
+    let failed = run_of(&s, WorkflowId(ids[0]), "failed").await;
+    let error = failed["error"].as_str().unwrap();
+    assert!(error.contains("cannot be decrypted") && !error.contains("k2") && !error.contains("CRONBOX"), "{error}");
+    assert_eq!(counts(reencrypt(&s, &[], &format!("{KEY},{NEXT_KEY}")).await), [2 * teams, 0, 0, 0, 0]);
+    run_of(&s, WorkflowId(ids[0]), "succeeded").await;
+    let received = receiver.received();
+    assert_eq!(received[0].headers["authorization"], CANARY);
+    assert_eq!(received[0].headers["x-token"], "named-3f2");
+    s.end().await;
+}
+
 /// Rows of versions before go on working as text. The command encrypts them, and changes the key, while an app runs.
 #[tokio::test]
 async fn text_is_encrypted_by_a_command() {
@@ -151,21 +200,14 @@ async fn text_is_encrypted_by_a_command() {
     change(&s, format!("UPDATE teams SET signing_secret = '{secret}'")).await;
     until_state(&s, accept(&s, wf).await, "succeeded").await;
     let version = s.editor().get(&format!("/api/v1/workflows/{wf}")).await.json["version"].clone();
-    let reencrypt = async |keys: &str| -> Value {
-        let done = command(&s, &["secrets", "re-encrypt"], keys).output().await.unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        serde_json::from_slice(&done.stdout).unwrap()
-    };
-    assert_eq!(reencrypt(KEY).await, json!({"data_keys": 0, "signing_secrets": 1, "workflows": 1}));
+    let reencrypt = async |keys: &str| counts(reencrypt(&s, &[], keys).await);
+    assert_eq!(reencrypt(KEY).await, [0, 0, 1, 0, 1]);
     let stored = stored(&s).await;
     assert!(!stored.contains("canary") && !stored.contains(secret), "{stored}");
     until_state(&s, accept(&s, wf).await, "succeeded").await;
-    assert_eq!(
-        reencrypt(&format!("{NEXT_KEY},{KEY}")).await,
-        json!({"data_keys": 1, "signing_secrets": 0, "workflows": 0})
-    );
+    assert_eq!(reencrypt(&format!("{NEXT_KEY},{KEY}")).await, [1, 0, 0, 0, 0]);
     assert_eq!(s.table("SELECT DISTINCT wrapping_key FROM team_data_keys").await, "k2");
-    assert_eq!(reencrypt(NEXT_KEY).await, json!({"data_keys": 0, "signing_secrets": 0, "workflows": 0}));
+    assert_eq!(reencrypt(NEXT_KEY).await, [0; 5]);
     until_state(&s, accept(&s, wf).await, "succeeded").await;
     let received = receiver.received();
     assert!(received.iter().all(|request| request.headers["authorization"] == CANARY));

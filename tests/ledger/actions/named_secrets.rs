@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 use super::encryption::{KEY, encrypting, run_of};
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, accept, until_state};
 
 const CANARY: &str = "canary-8a1";
 
@@ -48,6 +48,27 @@ async fn actions_send_the_newest_value() {
     for seen in [&listed.text, &stored, &audit, &s.editor().get(&format!("/api/v1/workflows/{id}")).await.text] {
         assert!(!seen.contains(CANARY) && !seen.contains("second"), "{seen}");
     }
+    s.end().await;
+}
+
+/// The database does not answer for longer than the timeout of the workflow. Its action has not begun, so it is not late.
+#[tokio::test]
+async fn waiting_for_secrets_is_no_timeout() {
+    let s = encrypting().await;
+    let receiver = Receiver::kind().await;
+    put(&s, "token", json!({ "value": CANARY })).await.expect(201);
+    put(&s, "pin", json!({"value": "1"})).await.expect(201);
+    let workflow = json!({"name": "w", "action": referring(&receiver), "timeout_secs": 1, "max_attempts": 1});
+    let id = WorkflowId(s.editor().post("/api/v1/workflows", &workflow).await.expect(201).id());
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("LOCK TABLE team_secrets").execute(&mut *holder).await.unwrap();
+    let run = accept(&s, id).await;
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%find secrets of a team%'
+                      AND clock_timestamp() - query_start > INTERVAL '2 seconds'";
+    s.until(waiting, 1).await;
+    holder.rollback().await.unwrap();
+    until_state(&s, run, "succeeded").await;
     s.end().await;
 }
 

@@ -11,38 +11,56 @@ use serde_json::Value;
 use super::cache::Secrets;
 use super::data_keys::StoredKey;
 use super::error::SecretError;
+use super::renewal::{insert_next_data_keys, replace_old_ciphertexts};
 use super::signing_secret::is_sealed;
 
 /// How many workflows a statement reads at most.
 const WORKFLOWS_AT_ONCE: i64 = 1_000;
-/// How many teams, or data keys, a statement reads at most.
-const TEAMS_AT_ONCE: i64 = 500;
+/// How many rows a transaction writes at most. An edit of one of them waits for its end.
+pub(super) const WRITTEN_AT_ONCE: i64 = 20;
+
+/// Whether teams get new data keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataKeys {
+    /// They keep theirs.
+    Kept,
+    /// Each gets a new one, which encrypts all its values.
+    Renewed,
+}
 
 /// What a re-encryption has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reencrypted {
     /// Data keys that the current key encrypts now.
     pub data_keys: u64,
-    /// Teams whose signing secrets were text.
+    /// Teams that have a new data key.
+    pub new_data_keys: u64,
+    /// Teams whose signing secrets were text, or encrypted with an older data key.
     pub signing_secrets: u64,
-    /// Workflows whose header values were text.
+    /// Named secrets that were encrypted with an older data key.
+    pub team_secrets: u64,
+    /// Workflows whose header values were text, or encrypted with an older data key.
     pub workflows: u64,
 }
 
-/// Encrypts everything with the current key, in batches.
+/// Encrypts everything with the current key and the newest data keys, in batches.
 ///
 /// # Errors
-/// Fails if there is no key, if a previous key is missing, or if the database fails. What was done until then stays.
+/// Fails if a previous key is missing, or if the database fails. What was done until then stays.
 pub async fn reencrypt_secrets(
     pool: &PgPool,
     secrets: &Secrets,
+    data_keys: DataKeys,
     now: DateTime<Utc>,
 ) -> Result<Reencrypted, SecretError> {
-    Ok(Reencrypted {
-        data_keys: rewrap_data_keys(pool, secrets).await?,
-        signing_secrets: seal_signing_secrets(pool, secrets, now).await?,
-        workflows: seal_workflows(pool, secrets, now).await?,
-    })
+    let mut done = Reencrypted { data_keys: rewrap_data_keys(pool, secrets).await?, ..Reencrypted::default() };
+    if data_keys == DataKeys::Renewed {
+        done.new_data_keys = insert_next_data_keys(pool, secrets, now).await?;
+    }
+    done.signing_secrets = seal_signing_secrets(pool, secrets, now).await?;
+    done.workflows = seal_workflows(pool, secrets, now).await?;
+    replace_old_ciphertexts(pool, secrets, now, &mut done).await?;
+    Ok(done)
 }
 
 async fn rewrap_data_keys(pool: &PgPool, secrets: &Secrets) -> Result<u64, SecretError> {
@@ -91,15 +109,30 @@ async fn seal_signing_secrets(pool: &PgPool, secrets: &Secrets, now: DateTime<Ut
 async fn seal_workflows(pool: &PgPool, secrets: &Secrets, now: DateTime<Utc>) -> Result<u64, SecretError> {
     let (mut sealed, mut after) = (0, Some(0));
     while let Some(from) = after {
-        let mut tx = db::begin_transaction(pool).await?;
-        after = end_of_batch(&mut tx, from).await?;
-        for found in workflows_with_text(&mut tx, from, after.unwrap_or(i64::MAX)).await? {
-            let mut action = found.action.clone();
-            secrets.seal_action(&mut tx, found.team_id, &mut action, None, now).await?;
-            sealed += write_action(&mut tx, found.id, &found.action, &action).await?;
+        let mut connection = pool.acquire().await?;
+        after = end_of_batch(&mut connection, from).await?;
+        let found = workflows_with_text(&mut connection, from, after.unwrap_or(i64::MAX)).await?;
+        drop(connection);
+        for written_at_once in found.chunks(usize::try_from(WRITTEN_AT_ONCE).unwrap_or(1)) {
+            sealed += seal_actions(pool, secrets, written_at_once, now).await?;
         }
-        tx.commit().await?;
     }
+    Ok(sealed)
+}
+
+async fn seal_actions(
+    pool: &PgPool,
+    secrets: &Secrets,
+    found: &[Found],
+    now: DateTime<Utc>,
+) -> Result<u64, SecretError> {
+    let (mut sealed, mut tx) = (0, db::begin_transaction(pool).await?);
+    for found in found {
+        let mut action = found.action.clone();
+        secrets.seal_action(&mut tx, found.team_id, &mut action, None, now).await?;
+        sealed += write_action(&mut tx, found.id, &found.action, &action).await?;
+    }
+    tx.commit().await?;
     Ok(sealed)
 }
 
@@ -116,7 +149,7 @@ async fn lock_data_keys_of_others(tx: &mut PgConnection, current: &str) -> sqlx:
            FOR UPDATE
         "#,
         current,
-        TEAMS_AT_ONCE,
+        WRITTEN_AT_ONCE,
     )
     .fetch_all(tx)
     .await
@@ -163,14 +196,18 @@ async fn lock_teams_with_text(tx: &mut PgConnection, after: i64) -> sqlx::Result
            FOR NO KEY UPDATE
         "#,
         after,
-        TEAMS_AT_ONCE,
+        WRITTEN_AT_ONCE,
     )
     .fetch_all(tx)
     .await
 }
 
 /// Writes the current and the previous one.
-async fn write_signing_secrets(tx: &mut PgConnection, team: i64, stored: &[Option<String>]) -> sqlx::Result<()> {
+pub(super) async fn write_signing_secrets(
+    tx: &mut PgConnection,
+    team: i64,
+    stored: &[Option<String>],
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- encrypt the signing secrets of a team that this transaction has locked
@@ -224,7 +261,7 @@ async fn workflows_with_text(db: &mut PgConnection, after: i64, last: i64) -> sq
     .await
 }
 
-async fn write_action(tx: &mut PgConnection, id: i64, before: &Value, action: &Value) -> sqlx::Result<u64> {
+pub(super) async fn write_action(tx: &mut PgConnection, id: i64, before: &Value, action: &Value) -> sqlx::Result<u64> {
     let done = sqlx::query!(
         r#"
         -- encrypt the header values of a workflow, unless an edit has changed its action meanwhile

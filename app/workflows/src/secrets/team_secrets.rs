@@ -219,7 +219,7 @@ pub async fn list_team_secrets(db: &mut PgConnection, team: i64) -> sqlx::Result
 
 /// Lets one transaction at a time write the secrets of a team: another one would read its origins too early, and so
 /// remove a restriction. False if the team does not exist.
-async fn lock_team(tx: &mut PgConnection, team: i64) -> sqlx::Result<bool> {
+pub(super) async fn lock_team(tx: &mut PgConnection, team: i64) -> sqlx::Result<bool> {
     let locked = sqlx::query_scalar!(
         r#"
         -- lock the team whose secrets this transaction writes
