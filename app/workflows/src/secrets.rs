@@ -17,6 +17,7 @@ pub mod reencrypt;
 mod renewal;
 mod signing_secret;
 pub mod team_secrets;
+mod text;
 
 pub use cache::Secrets;
 pub use error::SecretError;

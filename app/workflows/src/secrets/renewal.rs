@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 use super::cache::Secrets;
 use super::error::SecretError;
 use super::purpose::Purpose;
-use super::reencrypt::{Reencrypted, WRITTEN_AT_ONCE, write_action, write_signing_secrets};
 use super::team_secrets::lock_team;
+use super::text::{WRITTEN_AT_ONCE, write_action, write_signing_secrets};
 use crate::definition::sealed::sealed_text;
 use crate::signing::SigningSecret;
 
@@ -21,6 +21,17 @@ use crate::signing::SigningSecret;
 struct Newest {
     team_id: i64,
     version: i32,
+}
+
+/// What has a new ciphertext.
+#[derive(Default)]
+pub(super) struct Replaced {
+    /// Teams, for their signing secrets.
+    pub(super) signing_secrets: u64,
+    /// Named secrets.
+    pub(super) team_secrets: u64,
+    /// Workflows, for their header values.
+    pub(super) workflows: u64,
 }
 
 /// Inserts a new data key for each team that has one, and returns their number.
@@ -52,15 +63,15 @@ pub(super) async fn replace_old_ciphertexts(
     pool: &PgPool,
     secrets: &Secrets,
     now: DateTime<Utc>,
-    done: &mut Reencrypted,
-) -> Result<(), SecretError> {
+) -> Result<Replaced, SecretError> {
+    let mut done = Replaced::default();
     let newest = list_newest_data_keys(&mut *pool.acquire().await?).await?;
     for team in newest.iter().filter(|team| team.version > 1) {
         done.signing_secrets += replace_signing_secrets(pool, secrets, team, now).await?;
         done.team_secrets += replace_team_secrets(pool, secrets, team, now).await?;
         done.workflows += replace_headers(pool, secrets, team, now).await?;
     }
-    Ok(())
+    Ok(done)
 }
 
 impl Newest {
