@@ -86,6 +86,7 @@ schemathesis: setup ## sends every route what its description allows, and invali
 
 # As root on Linux the attacks run in a network namespace of their own; elsewhere some are skipped, and it says which.
 security: setup ## attacks the app and prints what got through; then schemathesis. SIZE=full: more tries, then `make planted` and `make fuzz`. ONLY=matrix,cursors
+	sh scripts/browser.sh
 	cargo build --workspace --bins
 	sh scripts/security.sh "$(or $(SIZE),ci)" $(if $(ONLY),--only "$(ONLY)")
 ifeq ($(ONLY),)

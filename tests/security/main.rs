@@ -10,6 +10,7 @@ mod action_headers;
 mod addresses;
 mod bad_keys;
 mod bombs;
+mod browser;
 mod canaries;
 mod cursors;
 mod expected_open;
@@ -74,7 +75,7 @@ struct Attack {
     begin: fn(Size) -> LocalBoxFuture<'static, Tally>,
 }
 
-static ATTACKS: [Attack; 34] = [
+static ATTACKS: [Attack; 35] = [
     Attack { name: "matrix", begin: |size| matrix::attack_routes(size).boxed_local() },
     Attack { name: "lists of other teams", begin: |_| matrix::attack_lists().boxed_local() },
     Attack { name: "addresses", begin: |size| addresses::attack_addresses(size).boxed_local() },
@@ -94,6 +95,7 @@ static ATTACKS: [Attack; 34] = [
     Attack { name: "lenient requests", begin: |_| lenience::attack_requests().boxed_local() },
     Attack { name: "names that look alike", begin: |_| lenience::attack_names().boxed_local() },
     Attack { name: "missing response headers", begin: |_| lenience::attack_browsers().boxed_local() },
+    Attack { name: "docs in a browser", begin: |_| browser::attack_docs().boxed_local() },
     Attack { name: "JSON bombs", begin: |_| bombs::attack_by_json().boxed_local() },
     Attack { name: "YAML bombs", begin: |_| bombs::attack_by_yaml().boxed_local() },
     Attack { name: "forged cursors", begin: |size| cursors::attack_cursors(size).boxed_local() },

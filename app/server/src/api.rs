@@ -47,9 +47,10 @@ fn with_layers(routes: Router<App>, app: App) -> Router {
         .with_state(app)
 }
 
-/// The page of the description. Without the setting it would send its address to a server on the internet.
+/// The page of the description. Without the validator it would send its address to a server on the internet. The other layout
+/// has a logo with inline style, which the policy of the page forbids.
 fn docs_page() -> SwaggerUi {
-    let settings = utoipa_swagger_ui::Config::default().validator_url("none");
+    let settings = utoipa_swagger_ui::Config::default().validator_url("none").use_base_layout();
     SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()).config(settings)
 }
 
