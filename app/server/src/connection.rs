@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Connection {
     /// The other end, which may be a proxy.
     pub(crate) address: IpAddr,
-    standing: AtomicU8,
+    rank: AtomicU8,
     requests: AtomicUsize,
     dismissal: CancellationToken,
     end: CancellationToken,
@@ -18,7 +18,7 @@ pub(crate) struct Connection {
 
 /// The clients of a connection: the higher, the longer it keeps its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
+pub(crate) enum Rank {
     /// No request had an active key.
     Unknown,
     /// A request had an active key, or a person's token.
@@ -32,7 +32,7 @@ impl Connection {
     pub(crate) fn new(address: IpAddr, dismissal: CancellationToken) -> Self {
         Self {
             address,
-            standing: AtomicU8::new(Standing::Unknown as u8),
+            rank: AtomicU8::new(Rank::Unknown as u8),
             requests: AtomicUsize::new(0),
             dismissal,
             end: CancellationToken::new(),
@@ -40,14 +40,14 @@ impl Connection {
     }
 
     /// Records that a request on it had an active key.
-    pub(crate) fn raise_standing(&self, standing: Standing) {
-        self.standing.fetch_max(standing as u8, Ordering::Relaxed);
+    pub(crate) fn raise_rank(&self, rank: Rank) {
+        self.rank.fetch_max(rank as u8, Ordering::Relaxed);
     }
 
-    /// Whether clients of this standing, and no others, have used it, and nothing has ended it yet.
-    pub(crate) fn is_expendable(&self, standing: Standing) -> bool {
+    /// Whether clients of this rank, and no others, have used it, and nothing has ended it yet.
+    pub(crate) fn is_expendable(&self, rank: Rank) -> bool {
         let is_leaving = self.end.is_cancelled() || self.dismissal.is_cancelled();
-        !is_leaving && self.standing.load(Ordering::Relaxed) == standing as u8
+        !is_leaving && self.rank.load(Ordering::Relaxed) == rank as u8
     }
 
     /// Whether no request on it is in progress.

@@ -185,6 +185,30 @@ async fn new_data_keys_end_a_theft() {
     s.end().await;
 }
 
+/// Two copies run at once, and a third is killed somewhere. Each value can be decrypted at every moment.
+#[tokio::test]
+async fn copies_of_a_renewal_agree() {
+    let s = encrypting().await;
+    let receiver = Receiver::kind().await;
+    let made = json!({"name": "w", "action": with_header(receiver.action())});
+    let id = WorkflowId(s.editor().post("/api/v1/workflows", &made).await.expect(201).id());
+    let renewal = ["--new-data-keys"];
+    tokio::join!(reencrypt(&s, &renewal, KEY), reencrypt(&s, &renewal, KEY), run_of(&s, id, "succeeded"));
+    let mut killed = command(&s, &["secrets", "re-encrypt", "--new-data-keys"], KEY).spawn().unwrap();
+    s.until(
+        "SELECT count(*) FROM team_data_keys WHERE version = (SELECT max(version) FROM team_data_keys) AND version > 2",
+        1,
+    )
+    .await;
+    killed.kill().await.unwrap();
+    run_of(&s, id, "succeeded").await;
+    reencrypt(&s, &[], KEY).await;
+    assert_eq!(counts(reencrypt(&s, &[], KEY).await), [0; 5]);
+    run_of(&s, id, "succeeded").await;
+    assert!(receiver.received().iter().all(|request| request.headers["authorization"] == CANARY));
+    s.end().await;
+}
+
 /// Rows of versions before go on working as text. The command encrypts them, and changes the key, while an app runs.
 #[tokio::test]
 async fn text_is_encrypted_by_a_command() {

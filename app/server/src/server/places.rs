@@ -9,7 +9,7 @@ use access::network::network_of;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Connection, Standing};
+use crate::connection::{Connection, Rank};
 
 /// The places; clones share them.
 #[derive(Clone, Debug)]
@@ -72,14 +72,14 @@ impl Places {
     /// oldest of those that have a request in progress; else the oldest that is not a scheduler's, after its present answer.
     pub(super) fn end_expendable(&self) -> Option<IpAddr> {
         let open = self.lock();
-        let of = |standing| open.connections.values().filter(move |connection| connection.is_expendable(standing));
-        let unknown = of(Standing::Unknown).find(|connection| connection.is_idle());
-        if let Some(unknown) = unknown.or_else(|| of(Standing::Unknown).next()) {
+        let of = |rank| open.connections.values().filter(move |connection| connection.is_expendable(rank));
+        let unknown = of(Rank::Unknown).find(|connection| connection.is_idle());
+        if let Some(unknown) = unknown.or_else(|| of(Rank::Unknown).next()) {
             unknown.end();
             return Some(unknown.address);
         }
-        let known = of(Standing::Known).find(|connection| connection.is_idle());
-        let known = known.or_else(|| of(Standing::Known).next())?;
+        let known = of(Rank::Known).find(|connection| connection.is_idle());
+        let known = known.or_else(|| of(Rank::Known).next())?;
         known.dismiss();
         Some(known.address)
     }
@@ -127,7 +127,7 @@ mod tests {
         let taken: Vec<Place> = (1..=4).map(|nth| places.try_take(address(nth)).unwrap()).collect();
         assert!(places.try_take(address(5)).is_none());
         assert!(!places.is_limit_reached(address(1)), "there is no limit of an address");
-        taken[0].connection.raise_standing(Standing::Scheduler);
+        taken[0].connection.raise_rank(Rank::Scheduler);
         taken[1].connection.begin_request();
         assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one");
         assert_eq!(places.end_expendable(), Some(address(4)), "the first one ends already");
@@ -141,10 +141,10 @@ mod tests {
     fn connections_of_other_keys_make_room_for_fires() {
         let places = Places::new(3, 0);
         let taken: Vec<Place> = (1..=3).map(|nth| places.try_take(address(nth)).unwrap()).collect();
-        taken[0].connection.raise_standing(Standing::Scheduler);
-        taken[0].connection.raise_standing(Standing::Known);
+        taken[0].connection.raise_rank(Rank::Scheduler);
+        taken[0].connection.raise_rank(Rank::Known);
         for known in &taken[1..] {
-            known.connection.raise_standing(Standing::Known);
+            known.connection.raise_rank(Rank::Known);
         }
         taken[1].connection.begin_request();
         assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one of a key");

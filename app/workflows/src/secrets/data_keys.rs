@@ -89,10 +89,7 @@ impl Secrets {
         if let Some(stored) = find_data_key(tx, team, None).await? {
             return self.keep(&stored).map(Some);
         }
-        let mut bytes = Zeroizing::new([0; 32]);
-        rand::fill(&mut *bytes).map_err(|_| SecretError::Damaged(team))?;
-        let wrapped = current.wrap(team, 1, &bytes)?;
-        insert_data_key(tx, team, &current.id, &wrapped, now).await?;
+        insert_data_key(tx, team, 1, current, now).await?;
         // Another transaction may have been first.
         let stored = find_data_key(tx, team, None).await?;
         stored.map(|stored| self.keep(&stored)).transpose()
@@ -161,28 +158,33 @@ async fn find_data_key(db: &mut PgConnection, team: i64, version: Option<i32>) -
     .await
 }
 
-async fn insert_data_key(
-    tx: &mut PgConnection,
+/// Makes a data key and inserts it, unless another process is first.
+pub(super) async fn insert_data_key(
+    db: &mut PgConnection,
     team: i64,
-    wrapping_key: &str,
-    wrapped: &[u8],
+    version: i32,
+    wrapping_key: &WrappingKey,
     now: DateTime<Utc>,
-) -> sqlx::Result<()> {
+) -> Result<(), SecretError> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    rand::fill(&mut *bytes).map_err(|_| SecretError::Damaged(team))?;
+    let wrapped = wrapping_key.wrap(team, version, &bytes)?;
     sqlx::query!(
         r#"
-        -- insert the first data key of a team, if it exists and no other transaction is first
+        -- insert a data key of a team, if the team exists and no other process is first
         INSERT INTO team_data_keys (team_id, version, wrapping_key, wrapped, created_on)
-        SELECT id, 1, $2, $3, $4 FROM teams WHERE id = $1
+        SELECT id, $2, $3, $4, $5 FROM teams WHERE id = $1
         ON CONFLICT (team_id, version) DO NOTHING
         "#,
         team,
-        wrapping_key,
+        version,
+        wrapping_key.id,
         wrapped,
         now,
     )
-    .execute(tx)
-    .await
-    .map(drop)
+    .execute(db)
+    .await?;
+    Ok(())
 }
 
 async fn one_of_each_wrapping_key(db: &mut PgConnection) -> sqlx::Result<Vec<StoredKey>> {

@@ -3,15 +3,16 @@
 //! A thief who has a key of the environment and a copy of the database has the data keys of that time. Only new ones protect
 //! later values. Each step can be repeated: an interrupted one continues.
 
-use aws_lc_rs::rand;
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::cache::Secrets;
+use super::data_keys::insert_data_key;
 use super::error::SecretError;
 use super::purpose::Purpose;
+use super::signing_secret::ciphertext_of;
 use super::team_secrets::lock_team;
 use super::text::{WRITTEN_AT_ONCE, write_action, write_signing_secrets};
 use crate::definition::sealed::sealed_text;
@@ -46,11 +47,7 @@ pub(super) async fn insert_next_data_keys(
     let Some(current) = secrets.0.keyring.current() else { return Ok(0) };
     let newest = list_newest_data_keys(&mut *pool.acquire().await?).await?;
     for Newest { team_id, version } in &newest {
-        let mut bytes = Zeroizing::new([0; 32]);
-        rand::fill(&mut *bytes).map_err(|_| SecretError::Damaged(*team_id))?;
-        let wrapped = current.wrap(*team_id, version + 1, &bytes)?;
-        let mut connection = pool.acquire().await?;
-        insert_data_key(&mut connection, *team_id, version + 1, &current.id, &wrapped, now).await?;
+        insert_data_key(&mut *pool.acquire().await?, *team_id, version + 1, current, now).await?;
     }
     Ok(newest.len() as u64)
 }
@@ -88,7 +85,7 @@ async fn replace_signing_secrets(
 ) -> Result<u64, SecretError> {
     let mut tx = db::begin_transaction(pool).await?;
     let stored = lock_signing_secrets(&mut tx, team.team_id).await?;
-    let is_old = |secret: &String| secret.strip_prefix("sealed:").is_some_and(|ciphertext| team.is_old(ciphertext));
+    let is_old = |secret: &String| ciphertext_of(secret).is_some_and(|ciphertext| team.is_old(ciphertext));
     if !stored.iter().flatten().any(is_old) {
         return Ok(0);
     }
@@ -96,7 +93,7 @@ async fn replace_signing_secrets(
     for secret in &stored {
         replaced.push(match secret {
             Some(secret) => {
-                let ciphertext = secret.strip_prefix("sealed:").unwrap_or_default();
+                let ciphertext = ciphertext_of(secret).unwrap_or_default();
                 secrets.load_data_key(&mut tx, team.team_id, ciphertext).await?;
                 let opened = secrets.open_signing_secret(pool, team.team_id, &SigningSecret(secret.clone())).await?;
                 Some(secrets.seal_signing_secret(&mut tx, team.team_id, &opened.0, now).await?)
@@ -187,32 +184,6 @@ async fn list_newest_data_keys(db: &mut PgConnection) -> sqlx::Result<Vec<Newest
     )
     .fetch_all(db)
     .await
-}
-
-async fn insert_data_key(
-    db: &mut PgConnection,
-    team: i64,
-    version: i32,
-    wrapping_key: &str,
-    wrapped: &[u8],
-    now: DateTime<Utc>,
-) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- insert the next data key of a team, unless another process has inserted it
-        INSERT INTO team_data_keys (team_id, version, wrapping_key, wrapped, created_on)
-        VALUES ($1, $2, $3, $4, $5)
-        ON CONFLICT (team_id, version) DO NOTHING
-        "#,
-        team,
-        version,
-        wrapping_key,
-        wrapped,
-        now,
-    )
-    .execute(db)
-    .await
-    .map(drop)
 }
 
 /// Returns the current and the previous one.

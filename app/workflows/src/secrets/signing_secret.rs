@@ -11,9 +11,9 @@ use crate::signing::SigningSecret;
 /// What a signing secret that is encrypted begins with.
 const SEALED: &str = "sealed:";
 
-/// Whether a stored signing secret is encrypted.
-pub(super) fn is_sealed(stored: &str) -> bool {
-    stored.starts_with(SEALED)
+/// Returns the ciphertext of a stored signing secret; `None` if it is text.
+pub(super) fn ciphertext_of(stored: &str) -> Option<&str> {
+    stored.strip_prefix(SEALED)
 }
 
 impl Secrets {
@@ -44,7 +44,7 @@ impl Secrets {
         team: i64,
         stored: &SigningSecret,
     ) -> Result<SigningSecret, SecretError> {
-        let Some(ciphertext) = stored.0.strip_prefix(SEALED) else { return Ok(stored.clone()) };
+        let Some(ciphertext) = ciphertext_of(&stored.0) else { return Ok(stored.clone()) };
         self.load_from_pool(pool, team, ciphertext).await?;
         self.open_text(team, Purpose::SigningSecret, ciphertext).map(SigningSecret)
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::cache::Secrets;
 use super::data_keys::StoredKey;
 use super::error::SecretError;
-use super::signing_secret::is_sealed;
+use super::signing_secret::ciphertext_of;
 
 /// How many workflows a statement reads at most.
 const WORKFLOWS_AT_ONCE: i64 = 1_000;
@@ -50,7 +50,7 @@ pub(super) async fn seal_signing_secrets(
         for team in &teams {
             let mut stored = Vec::new();
             for secret in [Some(&team.secret), team.previous.as_ref()] {
-                stored.push(match secret.filter(|secret| !is_sealed(secret)) {
+                stored.push(match secret.filter(|secret| ciphertext_of(secret).is_none()) {
                     Some(text) => Some(secrets.seal_signing_secret(&mut tx, team.id, text, now).await?),
                     None => secret.cloned(),
                 });

@@ -17,7 +17,7 @@ use workflows::definition::redaction::Audience;
 use super::bearer::{self, Credential};
 use super::error::{Error, Limit};
 use crate::App;
-use crate::connection::{Connection, Standing};
+use crate::connection::{Connection, Rank};
 
 pub use access::gate::Caller;
 
@@ -87,7 +87,7 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     let caller = caller.at_address(peer);
     if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
         let is_scheduler = caller.kind == Kind::Scheduler;
-        connection.raise_standing(if is_scheduler { Standing::Scheduler } else { Standing::Known });
+        connection.raise_rank(if is_scheduler { Rank::Scheduler } else { Rank::Known });
     }
     if let Some(KeyPrefix(prefix)) = parts.extensions.get().filter(|_| !caller.is_person()) {
         prefix.get_or_init(|| caller.prefix().to_owned());
