@@ -18,6 +18,7 @@ mod actions {
     mod network_policy;
     mod rotation;
     mod schemes_and_ports;
+    mod secret_inputs;
     mod signatures;
 }
 

@@ -40,6 +40,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// For the owner of the workflow.
 const NOT_DECRYPTED: &str = "a secret of the action cannot be decrypted: it was moved or changed, or its key is missing; the log of the app says which";
 
+/// For the owner of the workflow.
+const INPUTS_OF_OTHER_ORIGIN: &str =
+    "the run has secret inputs that were sent for another origin than the URL has now: fire the workflow with them";
+
 /// How an attempt ended.
 enum Ending {
     /// Its action succeeded.
@@ -151,7 +155,10 @@ impl Executor {
             stop => return after_stop(stop.ok()),
         }
         let tenant = Tenant { team_id: Some(run.team_id), hosts: &run.allowed_hosts };
-        let call = build_call(run, now);
+        let Ok(call) = build_call(run, now) else {
+            let error = INPUTS_OF_OTHER_ORIGIN.to_owned();
+            return Ok(Ending::Failed { error, result: None, again: Again::Never });
+        };
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         let performed = async {
             let (action, signing) = match self.open_secrets(run, now).await {

@@ -3,21 +3,25 @@
 use chrono::{DateTime, Utc};
 use ledger::runs::Trigger;
 use schedule::WorkflowId;
+use workflows::definition::secret_inputs::{OtherOrigin, release_for_action};
 use workflows::definition::spec::Timing;
 
 use crate::actions::{Call, Context};
 use crate::claim::Claimed;
 
 /// Returns the call of this attempt.
-pub(super) fn build_call(run: &Claimed, now: DateTime<Utc>) -> Call {
+///
+/// # Errors
+/// Refuses marked inputs that were sent for another origin than the URL of the action has now.
+pub(super) fn build_call(run: &Claimed, now: DateTime<Utc>) -> Result<Call, OtherOrigin> {
     let is_recovery = run.recoveries > 0 || run.cut_off > 0;
-    Call {
+    Ok(Call {
         run_id: run.id,
         workflow_id: WorkflowId(run.workflow_id),
         trigger: run.trigger.as_str().to_owned(),
         scheduled_time: run.scheduled_time,
         attempt: run.attempt,
-        inputs: run.inputs.clone(),
+        inputs: release_for_action(&run.inputs, &run.action)?,
         context: Context {
             is_catch_up: run.trigger == Trigger::CatchUp,
             is_recovery,
@@ -27,7 +31,7 @@ pub(super) fn build_call(run: &Claimed, now: DateTime<Utc>) -> Call {
             last_scheduled_time: run.last_scheduled_time,
             next_scheduled_times: next_times(run, now),
         },
-    }
+    })
 }
 
 fn next_times(run: &Claimed, now: DateTime<Utc>) -> Vec<DateTime<Utc>> {

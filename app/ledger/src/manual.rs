@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 use workflows::Workflow;
 use workflows::audit::{self, Edit, Entry};
-use workflows::definition::redaction;
+use workflows::definition::{redaction, secret_inputs};
 use workflows::reasons::ReasonCode;
 
 use crate::admission::verdict;
@@ -26,6 +26,8 @@ pub enum ManualOutcome {
     Overlap(ReasonCode),
     /// The run to repeat has not ended, or is being repeated.
     Live,
+    /// The run to repeat has marked inputs that were sent for another origin.
+    OtherOrigin,
     /// The team has started as many runs as it may; the caller rolls back.
     Exhausted {
         /// Its limit of runs a minute.
@@ -58,10 +60,13 @@ struct Repeated {
 pub async fn fire_now(
     tx: &mut PgConnection,
     workflow: &Workflow,
-    inputs: Option<Map<String, Value>>,
+    mut inputs: Option<Map<String, Value>>,
     default: DefaultRate,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
+    if let Some(inputs) = &mut inputs {
+        secret_inputs::bind_to_origin(inputs, &workflow.spec.action);
+    }
     let run = runs::New {
         inputs: inputs.map(Value::Object),
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Manual, edit.now)
@@ -86,6 +91,13 @@ pub async fn retry_run(
     let first = before.retry_of.unwrap_or(id);
     if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id, first).await? {
         return Ok(ManualOutcome::Live);
+    }
+    if before
+        .inputs
+        .as_ref()
+        .is_some_and(|inputs| secret_inputs::release_for_action(inputs, &workflow.spec.action).is_err())
+    {
+        return Ok(ManualOutcome::OtherOrigin);
     }
     let run = runs::New {
         occurrence_id: before.occurrence_id,

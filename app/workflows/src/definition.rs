@@ -9,4 +9,5 @@ pub mod policies;
 pub mod redaction;
 pub mod reference;
 pub mod sealed;
+pub mod secret_inputs;
 pub mod spec;

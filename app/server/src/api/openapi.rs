@@ -114,7 +114,7 @@ fn cancel_backfill() {}
 fn cancel_run() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
-    description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its scheduled time, has not ended.",
+    description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its scheduled time, has not ended; 409 `inputs_other_origin` if the URL of the workflow has another origin since, and the inputs are secret.",
     params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn retry_run() {}

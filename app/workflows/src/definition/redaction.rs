@@ -10,8 +10,10 @@ use url::Url;
 
 use crate::definition::field::FieldError;
 
-/// The only member of an object that marks its value as a secret.
-const MARK: &str = "secret";
+/// The member of an object that marks its value as a secret.
+pub(super) const MARK: &str = "secret";
+/// The member beside it that [`secret_inputs`](super::secret_inputs) adds; clients must not send it.
+pub(super) const ORIGIN: &str = "secret_origin";
 
 /// The reader of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,7 @@ pub fn redact_marked(document: &mut Value) {
 pub fn redact_members(members: &mut Map<String, Value>) {
     match marked_value(members) {
         Some(_) => {
+            members.remove(ORIGIN);
             members.insert(MARK.to_owned(), Value::Null);
         }
         None => members.values_mut().for_each(redact_marked),
@@ -122,6 +125,9 @@ pub fn refuse_redacted(field: &str, document: &Value) -> Result<(), FieldError> 
 pub fn refuse_redacted_members(field: &str, members: &Map<String, Value>) -> Result<(), FieldError> {
     match marked_value(members) {
         Some(Value::Null) => Err(FieldError::invalid(field, "secret values are write-only: send the value again")),
+        Some(_) if members.contains_key(ORIGIN) => {
+            Err(FieldError::invalid(field, "cronbox adds `secret_origin`: leave it out"))
+        }
         Some(_) => Ok(()),
         None => members.iter().try_for_each(|(name, value)| refuse_redacted(&format!("{field}.{name}"), value)),
     }
@@ -172,9 +178,9 @@ fn kept_mark(path: &str, after: &Value, sent: &Value) -> Option<String> {
     }
 }
 
-/// Returns the value of an object that marks it as a secret.
+/// Returns the value of an object that marks it as a secret: it has no other member, except the origin of the value.
 pub(super) fn marked_value(members: &Map<String, Value>) -> Option<&Value> {
-    members.get(MARK).filter(|_| members.len() == 1)
+    members.get(MARK).filter(|_| members.keys().all(|name| name == MARK || name == ORIGIN))
 }
 
 /// Replaces the values of all headers by null.
@@ -217,6 +223,7 @@ mod tests {
     #[test]
     fn a_mark_is_the_only_member() {
         let mut document = json!([{"secret": "a", "b": 1}, {"c": {"secret": {"d": "e"}}}]);
+        assert!(refuse_redacted("inputs", &document).is_ok());
         redact_marked(&mut document);
         assert_eq!(document, json!([{"secret": "a", "b": 1}, {"c": {"secret": null}}]));
         assert_eq!(refuse_redacted("inputs", &document).unwrap_err().field, "inputs.1.c");

@@ -118,6 +118,10 @@ async fn commit_and_answer(app: &App, tx: EditTransaction, outcome: ManualOutcom
             "run_live",
             "this run, or another run of its scheduled time, has not ended: wait until it ends, or cancel it",
         )),
+        ManualOutcome::OtherOrigin => Err(Error::conflict(
+            "inputs_other_origin",
+            "the run has secret inputs that were sent for another origin than the URL has now: fire the workflow with them",
+        )),
         ManualOutcome::Exhausted { per_minute, retry_secs } => Err(refuse_start(per_minute, retry_secs)),
     }
 }
