@@ -69,14 +69,12 @@ impl Backlog {
         let stand_in = stand_in.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         let endpoint = format!("http://{address}");
         let made = Instant::now();
-        while reqwest::Client::new()
-            .post(format!("{endpoint}/schedule-groups/{GROUP}"))
-            .body("{}")
-            .send()
-            .await
-            .is_err()
-        {
-            assert!(made.elapsed() < Duration::from_secs(10), "the stand-in does not start");
+        let group = format!("{endpoint}/schedule-groups/{GROUP}");
+        loop {
+            match reqwest::Client::new().post(&group).json(&serde_json::json!({})).send().await {
+                Ok(created) => break assert!(created.status().is_success(), "{created:?}"),
+                Err(_) => assert!(made.elapsed() < Duration::from_secs(10), "the stand-in does not start"),
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let database = Database::clone_template().await.unwrap();

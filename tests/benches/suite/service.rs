@@ -50,6 +50,7 @@ impl Service {
         // One key and one team stand for many.
         command.envs([("CRONBOX_KEY_REQUESTS_IN_FLIGHT", "0"), ("CRONBOX_TEAM_REQUESTS_IN_FLIGHT", "0")]);
         command.env("CRONBOX_TEAM_EDITS_IN_FLIGHT", "0");
+        command.envs([("CRONBOX_REQUESTS_IN_FLIGHT", "0"), ("CRONBOX_ADDRESS_REQUESTS_IN_FLIGHT", "0")]);
         command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
         // The receivers of the bench are on this machine.
         command.env("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8");
