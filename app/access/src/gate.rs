@@ -45,9 +45,9 @@ pub const ACTIVE_KEYS_FRESH_FOR: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Caller {
     id: Uuid,
-    prefix: String,
+    prefix: Arc<str>,
     /// The name of its key.
-    name: String,
+    name: Arc<str>,
     /// The address of its client.
     address: Option<IpAddr>,
     /// What its key gives access to.
@@ -157,7 +157,7 @@ impl From<sqlx::Error> for NoAnswer {
 impl Caller {
     /// The public part of its key.
     #[must_use]
-    pub fn prefix(&self) -> &str {
+    pub fn prefix(&self) -> &Arc<str> {
         &self.prefix
     }
 
@@ -166,7 +166,7 @@ impl Caller {
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
         Edit {
             actor: self.actor(),
-            actor_name: Some(self.name.clone()),
+            actor_name: Some(self.name.to_string()),
             source_address: self.address,
             now,
             traceparent: Some(traceparent),
@@ -204,8 +204,8 @@ impl Caller {
     fn of_key(key: Key, limits: TeamLimits) -> Self {
         Self {
             id: key.id,
-            prefix: key.prefix,
-            name: key.name,
+            prefix: key.prefix.into(),
+            name: key.name.into(),
             address: None,
             kind: key.kind,
             team_id: key.team_id,

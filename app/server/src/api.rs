@@ -7,6 +7,7 @@ pub mod request;
 mod response_headers;
 pub mod routes;
 pub mod runs;
+mod serve;
 pub mod workflows;
 
 use axum::Router;
@@ -17,7 +18,6 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::App;
 use request::error::Error;
-use request::{in_flight, refused};
 
 /// All routes of the table, and the page of their description; the latter and the metrics only if no other listener
 /// serves them.
@@ -40,10 +40,7 @@ fn with_layers(routes: Router<App>, app: App) -> Router {
     routes
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(app.clone(), in_flight::run_request))
-        .layer(middleware::from_fn_with_state(app.clone(), refused::note_refused_requests))
-        .layer(middleware::from_fn(response_headers::set_headers))
-        .layer(middleware::from_fn(access_log::log_request))
+        .layer(middleware::from_fn_with_state(app.clone(), serve::serve_request))
         .with_state(app)
 }
 

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -121,15 +123,15 @@ async fn serve_connection(stream: TcpStream, place: Place, router: Router, app: 
     let connection = &place.connection;
     let serving = connection_of(stream, connection, router, &app);
     tokio::pin!(serving);
-    let ended = tokio::select! {
-        ended = &mut serving => Some(ended),
-        () = connection.until_ended() => None,
-        () = connection.until_dismissed() => {
-            serving.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = &mut serving => Some(ended),
-                () = connection.until_ended() => None,
-            }
+    // A set polls a signal only when the signal itself wakes the task, and not with each read and write of the connection.
+    let mut dismissed = FuturesUnordered::from_iter([connection.until_dismissed()]);
+    let mut stopped = FuturesUnordered::from_iter([connection.until_ended()]);
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = &mut serving => break Some(ended),
+            Some(()) = stopped.next() => break None,
+            Some(()) = dismissed.next() => serving.as_mut().graceful_shutdown(),
         }
     };
     let Some(Err(error)) = ended else { return };

@@ -106,8 +106,8 @@ impl Caller {
     fn of_role(person: PersonOfCaller, kind: Kind, in_team: Option<(i64, Role)>, limits: TeamLimits) -> Self {
         Self {
             id: person.signed_in.person.id,
-            prefix: String::new(),
-            name: person.signed_in.person.name.clone(),
+            prefix: Arc::default(),
+            name: person.signed_in.person.name.as_str().into(),
             address: None,
             kind,
             team_id: in_team.map(|(team_id, _)| team_id),

@@ -2,17 +2,17 @@
 //!
 //! A line has the route as the table names it, and never the path, the query or a body, which may contain secrets.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue, Method};
-use axum::middleware::Next;
+use axum::http::{HeaderName, Method};
 use axum::response::Response;
 
 use super::request::auth::KeyPrefix;
-use super::request::extract::{TRACEPARENT, read_traceparent};
+use super::request::extract::sent_traceparent;
 use super::request::request_id::RequestId;
 use super::routes::{ROUTES, Route};
 
@@ -22,28 +22,10 @@ const DISCONNECTED: u16 = 499;
 /// The route of a request that no route serves.
 const NO_ROUTE: &str = "none";
 
-/// Logs a request when it is answered, and gives its answer an id.
-pub(super) async fn log_request(mut request: Request, next: Next) -> Response {
-    let traceparent = read_traceparent(request.headers());
-    let id = RequestId::of_traceparent(&traceparent);
-    // A request without one has this one from here on, so that its edits have the same id.
-    if let Ok(value) = HeaderValue::try_from(traceparent) {
-        request.headers_mut().insert(TRACEPARENT, value);
-    }
-    let mut line = Line::begin(&request, id.clone());
-    request.extensions_mut().insert(line.key.clone());
-    let mut response = id.clone().scope(next.run(request)).await;
-    line.status = response.status().as_u16();
-    if let Some(id) = id.header_value() {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
-    response
-}
-
 /// The line of a request, which is logged when it is dropped: also if the request is dropped with its connection.
-struct Line {
+pub(super) struct Line {
     method: &'static str,
-    route: String,
+    route: Cow<'static, str>,
     id: RequestId,
     key: KeyPrefix,
     began: Instant,
@@ -51,11 +33,30 @@ struct Line {
 }
 
 impl Line {
-    fn begin(request: &Request, id: RequestId) -> Self {
+    /// The line of this request, which gets its id and the place for the prefix of its key.
+    pub(super) fn begin(request: &mut Request) -> Self {
+        let sent = sent_traceparent(request.headers()).and_then(RequestId::of_traceparent);
         let pattern = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str);
-        let route = route_of(request.method(), pattern, request.uri().path()).to_owned();
+        let route = match find_route(request.method(), pattern, request.uri().path()) {
+            Some(route) => Cow::Borrowed(route),
+            None => Cow::Owned(pattern.to_owned()),
+        };
         let (method, key) = (known_method(request.method()), KeyPrefix::default());
+        request.extensions_mut().insert(key.clone());
+        let id = sent.unwrap_or_else(RequestId::random);
         Self { method, route, id, key, began: Instant::now(), status: DISCONNECTED }
+    }
+
+    pub(super) fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// Logs the line of an answer, which gets the id.
+    pub(super) fn end(mut self, response: &mut Response) {
+        self.status = response.status().as_u16();
+        if let Some(id) = self.id.header_value() {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
     }
 }
 
@@ -63,7 +64,7 @@ impl Drop for Line {
     fn drop(&mut self) {
         tracing::info!(
             method = self.method,
-            route = self.route,
+            route = &*self.route,
             status = self.status,
             duration_ms = milliseconds_since(self.began),
             request_id = self.id.as_str(),
@@ -84,8 +85,8 @@ fn known_method(method: &Method) -> &'static str {
     known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
-/// The path of an operation in the table; of any other request the pattern itself.
-fn route_of<'a>(method: &Method, pattern: &'a str, path: &str) -> &'a str {
+/// The path of an operation in the table.
+fn find_route(method: &Method, pattern: &str, path: &str) -> Option<&'static str> {
     /// The operations of each pattern, which differ in method and verb.
     static OPERATIONS: LazyLock<HashMap<String, Vec<&Route>>> = LazyLock::new(|| {
         let mut operations: HashMap<String, Vec<&Route>> = HashMap::new();
@@ -97,7 +98,7 @@ fn route_of<'a>(method: &Method, pattern: &'a str, path: &str) -> &'a str {
         is_verb && method.as_str().eq_ignore_ascii_case(route.method)
     };
     let operations = OPERATIONS.get(pattern).map(Vec::as_slice).unwrap_or_default();
-    operations.iter().find(is_served).map_or(pattern, |route| route.path)
+    operations.iter().find(is_served).map(|route| route.path)
 }
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
     /// `{target}` is `{id}` or `{id}:verb`.
     #[test]
     fn routes_are_named_as_in_the_table() {
-        let route = |method, pattern, path| route_of(&method, pattern, path).to_owned();
+        let route = |method, pattern, path| find_route(&method, pattern, path).unwrap_or(pattern).to_owned();
         let workflow = "/api/v1/workflows/{target}";
         assert_eq!(route(Method::GET, workflow, "/api/v1/workflows/7"), "/api/v1/workflows/{id}");
         assert_eq!(route(Method::POST, workflow, "/api/v1/workflows/7:pause"), "/api/v1/workflows/{id}:pause");
@@ -120,7 +121,7 @@ mod tests {
         for operation in ROUTES {
             let method = Method::from_bytes(operation.method.to_uppercase().as_bytes()).unwrap();
             let path = operation.path.replace("{id}", "7");
-            assert_eq!(route_of(&method, &operation.pattern(), &path), operation.path);
+            assert_eq!(find_route(&method, &operation.pattern(), &path), Some(operation.path));
         }
     }
 }

@@ -6,20 +6,20 @@
 use axum::extract::Request;
 use axum::http::header::{self, Entry};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
-use axum::middleware::Next;
-use axum::response::Response;
 
-/// For every answer. The page of the description has its scripts and styles in files, and its icons in `data:` URLs.
-const FOR_BROWSERS: [(HeaderName, &str); 4] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-         frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::X_FRAME_OPTIONS, "DENY"),
+/// For every answer.
+const FOR_BROWSERS: [(HeaderName, HeaderValue); 3] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
 ];
+/// What an answer may load: nothing, because it is read by programs.
+const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+/// What a page may load. That of the description has its scripts and styles in files, and its icons in `data:` URLs.
+const POLICY_OF_PAGES: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+);
 
 /// For answers to requests that came by https: a browser uses it for the next year, too.
 const HTTPS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
@@ -38,20 +38,32 @@ enum Caching {
     Nothing,
 }
 
-/// Sets these headers; a handler's own `Cache-Control` stays.
-pub(super) async fn set_headers(request: Request, next: Next) -> Response {
-    let caching = Caching::of(request.method(), request.uri().path());
-    let came_by_https = came_by_https(request.headers());
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    for (name, value) in FOR_BROWSERS {
-        headers.insert(name, HeaderValue::from_static(value));
+/// What the answer to a request gets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerHeaders {
+    caching: Caching,
+    is_page: bool,
+    came_by_https: bool,
+}
+
+impl AnswerHeaders {
+    pub(super) fn of_request(request: &Request) -> Self {
+        let path = request.uri().path();
+        let came_by_https = came_by_https(request.headers());
+        Self { caching: Caching::of(request.method(), path), is_page: !path.starts_with("/api/"), came_by_https }
     }
-    if came_by_https {
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, HTTPS_ONLY);
+
+    /// Sets these headers; a handler's own `Cache-Control` stays.
+    pub(super) fn set(self, headers: &mut HeaderMap) {
+        for (name, value) in FOR_BROWSERS {
+            headers.insert(name, value);
+        }
+        headers.insert(header::CONTENT_SECURITY_POLICY, if self.is_page { POLICY_OF_PAGES } else { POLICY });
+        if self.came_by_https {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, HTTPS_ONLY);
+        }
+        self.caching.set(headers);
     }
-    caching.set(headers);
-    response
 }
 
 /// Whether the client used https. Each proxy appends how its own client came, so the first one counts.

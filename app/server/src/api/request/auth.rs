@@ -27,12 +27,12 @@ pub struct Peer(pub IpAddr);
 
 /// The prefix of the key of a request, for its line in the log; [`identify_caller`] sets it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeyPrefix(Arc<OnceLock<String>>);
+pub(crate) struct KeyPrefix(Arc<OnceLock<Arc<str>>>);
 
 impl KeyPrefix {
     /// The prefix; `None` if no active key was sent.
     pub(crate) fn as_str(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
+        self.0.get().map(|prefix| &**prefix)
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
         connection.raise_rank(if is_scheduler { Rank::Scheduler } else { Rank::Known });
     }
     if let Some(KeyPrefix(prefix)) = parts.extensions.get().filter(|_| !caller.is_person()) {
-        prefix.get_or_init(|| caller.prefix().to_owned());
+        prefix.get_or_init(|| caller.prefix().clone());
     }
     Ok(caller)
 }

@@ -15,6 +15,7 @@ use workflows::definition::patch::PatchKind;
 
 use super::error::Error;
 use super::limits::EditPlace;
+use super::request_id::{RequestId, current_id};
 
 /// Largest request body in bytes: more than the largest action needs.
 const BODY_LIMIT: usize = 256 * 1024;
@@ -270,12 +271,16 @@ fn content_type<'a>(headers: &HeaderMap, accepted: &[&'a str]) -> Result<&'a str
 }
 
 /// W3C Trace Context.
-pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Returns the `traceparent` that the client sent, or a new one.
-pub(crate) fn read_traceparent(headers: &HeaderMap) -> String {
-    let sent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    sent.filter(|text| is_traceparent(text)).map_or_else(new_traceparent, str::to_owned)
+/// Returns the `traceparent` that the client sent, if it is valid.
+pub(crate) fn sent_traceparent(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).filter(|text| is_traceparent(text))
+}
+
+/// Returns the `traceparent` that the client sent, or a new one with the id of the request.
+fn read_traceparent(headers: &HeaderMap) -> String {
+    sent_traceparent(headers).map_or_else(new_traceparent, str::to_owned)
 }
 
 /// W3C Trace Context, version 00.
@@ -288,5 +293,6 @@ fn is_traceparent(text: &str) -> bool {
 }
 
 fn new_traceparent() -> String {
-    format!("00-{:032x}-{:016x}-01", rand::random::<u128>().max(1), rand::random::<u64>().max(1))
+    let id = current_id().unwrap_or_else(RequestId::random);
+    format!("00-{}-{:016x}-01", id.as_str(), rand::random::<u64>().max(1))
 }

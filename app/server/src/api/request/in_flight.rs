@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -13,18 +13,21 @@ use tokio_util::task::TaskTracker;
 
 use super::error::Error;
 use super::extract::Deadline;
-use super::request_id::keep_id;
+use super::request_id::RequestId;
 use crate::App;
 
 /// Runs a request until it ends or its time is over; then the client gets 408. A panic fails only its own request.
 ///
 /// A read is dropped with its time, and with its client: then its work has no use. Every other request is completed, so
 /// that a disconnect cancels no transaction: its edit is committed completely or not at all.
-pub(crate) async fn run_request(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn run_request(app: &App, id: RequestId, mut request: Request, next: Next) -> Response {
     let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
     request.extensions_mut().insert(Deadline(deadline));
     let kind = if matches!(*request.method(), Method::GET | Method::HEAD) { Kind::Read } else { Kind::Change };
-    run_until(&app.requests, deadline, kind, keep_id(next.run(request))).await
+    match run_until(&app.requests, deadline, kind, id.scope(next.run(request))).await {
+        Ok(response) => response,
+        Err(error) => id.scope_sync(|| error.into_response()),
+    }
 }
 
 /// What a request does.
@@ -39,7 +42,7 @@ async fn run_until(
     deadline: Instant,
     kind: Kind,
     work: impl Future<Output = Response> + Send + 'static,
-) -> Response {
+) -> Result<Response, Error> {
     let work = requests.track_future(AssertUnwindSafe(work).catch_unwind());
     let ended = match kind {
         Kind::Read => tokio::time::timeout_at(deadline, work).await,
@@ -49,10 +52,10 @@ async fn run_until(
         }
     };
     match ended {
-        Ok(Ok(response)) => response,
+        Ok(Ok(response)) => Ok(response),
         // The panic hook has logged the place.
-        Ok(Err(_)) => Error::Internal(anyhow::anyhow!("a request panicked")).into_response(),
-        Err(_) => Error::timeout().into_response(),
+        Ok(Err(_)) => Err(Error::Internal(anyhow::anyhow!("a request panicked"))),
+        Err(_) => Err(Error::timeout()),
     }
 }
 
@@ -89,8 +92,8 @@ mod tests {
         let requests = TaskTracker::default();
         for kind in [Kind::Read, Kind::Change] {
             let deadline = Instant::now() + Duration::from_secs(600);
-            let response = run_until(&requests, deadline, kind, async { panic!("on purpose") }).await;
-            assert_eq!(response.status(), 500, "{kind:?}");
+            let error = run_until(&requests, deadline, kind, async { panic!("on purpose") }).await.unwrap_err();
+            assert_eq!(error.into_response().status(), 500, "{kind:?}");
         }
         assert!(requests.is_empty());
     }
