@@ -11,6 +11,7 @@ use app::api::routes::{Access, ROUTES};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::StreamExt as _;
 use reqwest::Method;
+use schedule::Clock;
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story};
 
@@ -173,7 +174,10 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("PATCH", "/api/v1/workflows/{id}") => json!({"description": "stolen"}),
         ("PUT" | "PATCH", "/api/v1/schedules/{id}") => json!({"cron_schedule": "* * * * *"}),
         ("POST", "/api/v1/schedules/{id}:backfill") => {
-            json!({"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z", "only": "all"})
+            // Within the retention: the refusal of an older span names the present second, so two of them may differ.
+            let midnight =
+                |days| (Clock::System.now() - TimeDelta::days(days)).format("%Y-%m-%dT00:00:00Z").to_string();
+            json!({"start": midnight(3), "end": midnight(2), "only": "all"})
         }
         ("POST", "/api/v1/cron/workflows/{id}:invoke") => json!({"scheduled_time": "2026-01-01T00:00:00Z"}),
         ("POST", "/api/v1/cron:explain") => json!({"cron_schedule": "* * * * *", "timezone": "UTC"}),
