@@ -32,7 +32,9 @@ impl Mock {
         let mut command = Command::new(python);
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("oidc/mock.py")).args([&port.to_string(), algorithm]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).build().unwrap();
+        // A connection for each request: the mock ends idle ones, and a POST on one that it has just ended fails.
+        let client = Client::builder().no_proxy().pool_max_idle_per_host(0).redirect(redirect::Policy::none());
+        let client = client.build().unwrap();
         let mock = Self { program: command.spawn().unwrap(), port, client };
         tokio::time::timeout(PATIENCE, mock.until_ready()).await.expect("the mock starts");
         mock
