@@ -300,7 +300,8 @@ impl Gate {
             None => {}
         }
         let Some(text) = KeyText::parse(presented) else { return Ok(self.refuse_unknown(peer)) };
-        let looked_up = self.believed.try_get_with(digest, self.look_up(pools, digest, &text, peer)).await;
+        // Boxed, because each request moves the future of its key several times, and this part is 20 KB of it.
+        let looked_up = Box::pin(self.believed.try_get_with(digest, self.look_up(pools, digest, &text, peer))).await;
         match looked_up {
             Ok(Some(caller)) => Ok(Found::Active(caller)),
             Ok(None) => Ok(Found::Unknown),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use futures::stream::FuturesUnordered;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -118,20 +118,32 @@ async fn take_place(places: &Places, address: IpAddr, app: &App) -> Option<Place
     }
 }
 
+/// What a connection must do, from now on or at once.
+enum Signal {
+    /// End after the answer to the present request.
+    Dismiss,
+    /// End.
+    End,
+}
+
 /// Serves a connection until it ends, or until another one needs its place.
 async fn serve_connection(stream: TcpStream, place: Place, router: Router, app: App) {
     let connection = &place.connection;
     let serving = connection_of(stream, connection, router, &app);
     tokio::pin!(serving);
-    // A set polls a signal only when the signal itself wakes the task, and not with each read and write of the connection.
-    let mut dismissed = FuturesUnordered::from_iter([connection.until_dismissed()]);
-    let mut stopped = FuturesUnordered::from_iter([connection.until_ended()]);
+    // The set polls a signal only when the signal itself wakes the task, and not with each read and write of the connection.
+    let mut signals = FuturesUnordered::from_iter([
+        connection.until_dismissed().map(|()| Signal::Dismiss).left_future(),
+        connection.until_ended().map(|()| Signal::End).right_future(),
+    ]);
     let ended = loop {
         tokio::select! {
             biased;
             ended = &mut serving => break Some(ended),
-            Some(()) = stopped.next() => break None,
-            Some(()) = dismissed.next() => serving.as_mut().graceful_shutdown(),
+            Some(signal) = signals.next() => match signal {
+                Signal::End => break None,
+                Signal::Dismiss => serving.as_mut().graceful_shutdown(),
+            },
         }
     };
     let Some(Err(error)) = ended else { return };

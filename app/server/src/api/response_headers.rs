@@ -55,6 +55,8 @@ impl AnswerHeaders {
 
     /// Sets these headers; a handler's own `Cache-Control` stays.
     pub(super) fn set(self, headers: &mut HeaderMap) {
+        // At once, because a map that grows hashes all its names again.
+        headers.reserve(FOR_BROWSERS.len() + 5);
         for (name, value) in FOR_BROWSERS {
             headers.insert(name, value);
         }

@@ -78,7 +78,7 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
             admitted(app, admission)?
         }
         (Credential::Token(token), Some(provider)) => {
-            let admission = bearer::admit_token(app, provider, pool, token, peer).await?;
+            let admission = Box::pin(bearer::admit_token(app, provider, pool, token, peer)).await?;
             app.failed_logins.count_refusal(&admission, peer, app.clock.now());
             admitted(app, admission).map_err(Error::of_token)?
         }

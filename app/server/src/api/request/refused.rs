@@ -54,5 +54,13 @@ pub(crate) fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Er
 
 /// Whether this is a host with or without a port, and no more.
 fn is_host(text: &[u8]) -> bool {
-    !text.contains(&b'@') && Authority::try_from(text).is_ok()
+    is_name(text) || !text.contains(&b'@') && Authority::try_from(text).is_ok()
+}
+
+/// Whether this is a name or an IPv4 address, with or without a port. Almost all hosts are, and need no parser.
+fn is_name(text: &[u8]) -> bool {
+    let mut parts = text.splitn(2, |byte| *byte == b':');
+    let (name, port) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    !name.is_empty() && name.iter().all(is_of_name) && port.iter().all(u8::is_ascii_digit)
 }

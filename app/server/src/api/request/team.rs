@@ -20,7 +20,8 @@ pub(super) async fn choose_team(parts: &mut Parts, pool: &PgPool, caller: Caller
         return Ok(caller);
     }
     let Some(object) = object_of_path(parts).await else { return Ok(caller) };
-    let owner = find_owner(&mut *pool.acquire().await?, object).await?;
+    // Boxed, because the future of every request would contain it.
+    let owner = Box::pin(async { find_owner(&mut *pool.acquire().await?, object).await }).await?;
     let chosen = owner.and_then(|team_id| caller.in_team(team_id));
     let first = || caller.team_id.and_then(|team_id| caller.in_team(team_id));
     Ok(chosen.or_else(first).unwrap_or(caller))
