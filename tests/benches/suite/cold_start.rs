@@ -118,7 +118,7 @@ fn line(what: &str, ours: &[f64], theirs: &[f64]) -> Row {
 
 /// Compares the sizes. `make lambdas` already refuses a zip that is too large.
 async fn weight(name: &str, peer: &[&str]) -> Row {
-    let zip = megabytes(target_folder().join(format!("lambdas/{name}.zip")));
+    let zip = megabytes(target_folder().join(format!("lambdas/x86_64/{name}.zip")));
     let mut figures = vec![("zip MB", zip), ("binary MB", megabytes(bootstrap(name)))];
     if !peer.is_empty() {
         let mut packed = Command::new(target_folder().join("venv/bin/python"));
