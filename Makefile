@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -71,13 +71,16 @@ nightly: setup ## checks that take too long or depend on the day; all mutants wi
 mutants: setup ## changes the code in small ways; each change must fail a test. Takes many hours: SHARD=0/7 does a seventh
 	sh scripts/mutants.sh "$(TARGET)" "$(SHARD)"
 
-lambdas: ## target/lambdas/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
+lambdas: ## target/lambdas/x86_64/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
 	CRONBOX_RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
 
-terraform: setup lambdas ## checks terraform/, applies envs/dev to an emulator, uses it, destroys it, and runs the runner's zip in another emulator
+image: ## target/image/x86_64/cronbox.tar, an OCI image of app and CLI, on Debian. ARCH=arm64 on such a machine; RDS_CA=file.pem
+	CRONBOX_RDS_CA="$(RDS_CA)" sh scripts/image.sh "$(TARGET)" "$(or $(ARCH),x86_64)" "$(or $(PROFILE),release)"
+
+terraform: setup lambdas ## checks terraform/, applies envs/dev to an emulator, uses it, destroys it, runs the runner's zip in another emulator, and the image
 	sh scripts/terraform.sh "$(TARGET)"
 	sh scripts/venv.sh "$(TARGET)/venv-ministack" scripts/ministack.txt
-	cargo build --workspace --bin cronbox
+	$(MAKE) image PROFILE=dev
 	cargo test --workspace --test deploy
 
 schemathesis: setup ## sends every route what its description allows, and invalid requests, as every kind of caller

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds lambdas/publisher.zip and lambdas/runner.zip in the target folder $1, for Lambda on the architecture $2.
+# Builds lambdas/$2/publisher.zip and lambdas/$2/runner.zip in the target folder $1, for Lambda on the architecture $2.
 set -eu
 mkdir -p "$1"
 # Absolute, because the build scripts that call zig run in other folders.
@@ -20,19 +20,20 @@ if command -v rustup >/dev/null; then
     rustup target list --installed | grep -qx "$triple" || rustup target add "$triple"
 fi
 sh "$here/venv.sh" "$venv" "$here/lambdas.txt"
-mkdir -p "$target/lambdas"
-sh "$here/rds-ca.sh" "$target/lambdas/rds-ca.pem"
+zips="$target/lambdas/$arch"
+mkdir -p "$zips"
+sh "$here/rds-ca.sh" "$zips/rds-ca.pem"
 # Amazon Linux 2023 has glibc 2.34; most build machines have a newer one.
 PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target" \
     cargo lambda build --locked --profile lambda -p publisher --bin cronbox-publisher -p runner --bin cronbox-runner \
     --target "$triple.2.34"
-"$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 3.5 --include "$target/lambdas/rds-ca.pem" \
-    "$target/lambda/cronbox-publisher/bootstrap" "$target/lambdas/publisher.zip"
+"$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 3.5 --include "$zips/rds-ca.pem" \
+    "$target/lambda/cronbox-publisher/bootstrap" "$zips/publisher.zip"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 1.2 \
-    "$target/lambda/cronbox-runner/bootstrap" "$target/lambdas/runner.zip"
+    "$target/lambda/cronbox-runner/bootstrap" "$zips/runner.zip"
 # The SBOM of each zip, and of the app and the CLI: which crates are linked into it.
 for name in publisher runner app cli; do
-    "$venv/bin/python" "$here/sbom.py" "$name" "$target/lambdas/$name.cdx.json" --target "$triple"
+    "$venv/bin/python" "$here/sbom.py" "$name" "$zips/$name.cdx.json" --target "$triple"
 done
 # What was built of what: SHA256SUMS and provenance.json.
-PATH="$venv/bin:$PATH" "$venv/bin/python" "$here/provenance.py" "$target/lambdas" --target "$triple"
+PATH="$venv/bin:$PATH" "$venv/bin/python" "$here/provenance.py" "$zips" --target "$triple"

@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 copy="$target/terraform"
 
 command -v terraform >/dev/null || {
-    echo "terraform: install Terraform 1.10 or later (https://developer.hashicorp.com/terraform/install), then run this again" >&2
+    echo "terraform: install Terraform 1.11 or later (https://developer.hashicorp.com/terraform/install), then run this again" >&2
     exit 1
 }
 
@@ -27,11 +27,14 @@ cp -R "$root/terraform" "$root/docs" "$copy"
 for env in dev stage prod; do
     (cd "$copy/terraform/envs/$env" && init && terraform validate -no-color)
 done
-(cd "$copy/terraform/modules/cron" && init && terraform validate -no-color && terraform test -no-color)
+for module in cron network; do
+    (cd "$copy/terraform/modules/$module" && init && terraform validate -no-color && terraform test -no-color)
+done
+# Plans of the service call Secrets Manager, so its tests run against an emulator (tests/deploy/whole.rs).
 # The example calls the module by its relative path.
 mkdir "$copy/examples"
 cp -R "$root/examples/terraform" "$copy/examples"
-(cd "$copy/examples/terraform" && init && terraform validate -no-color && terraform test -no-color -var="zips=$target/lambdas")
+(cd "$copy/examples/terraform" && init && terraform validate -no-color && terraform test -no-color -var="zips=$target/lambdas/x86_64")
 
 sh "$root/scripts/venv.sh" "$target/venv-terraform" "$root/scripts/terraform.txt"
 # Fix a finding, or write its reason next to the resource (checkov:skip=..).

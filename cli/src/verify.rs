@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Days, NaiveTime, SecondsFormat, Utc};
 use clap::Args;
+use schedule::Clock;
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
@@ -17,14 +18,31 @@ pub(crate) struct Verify {
     #[command(flatten)]
     access: Access,
     /// Start of the span, RFC 3339.
-    #[arg(long, value_name = "T")]
-    from: DateTime<Utc>,
+    #[arg(long, value_name = "T", requires = "to", required_unless_present = "yesterday")]
+    from: Option<DateTime<Utc>>,
     /// End of the span, exclusive, RFC 3339; at least 7 minutes ago.
-    #[arg(long, value_name = "T")]
-    to: DateTime<Utc>,
+    #[arg(long, value_name = "T", requires = "from", required_unless_present = "yesterday")]
+    to: Option<DateTime<Utc>>,
+    /// The day before today, in UTC, instead of a span: for a job that runs every night.
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    yesterday: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// The times to verify; `to` is exclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    from: DateTime<Utc>,
+    to: DateTime<Utc>,
+}
+
+impl Verify {
+    fn span(&self, now: DateTime<Utc>) -> Span {
+        let midnight = now.with_time(NaiveTime::MIN).single().unwrap_or(now);
+        Span { from: self.from.unwrap_or(midnight - Days::new(1)), to: self.to.unwrap_or(midnight) }
+    }
 }
 
 /// The findings of all parts.
@@ -45,7 +63,8 @@ struct Found {
 
 /// Recomputes the due times and prints the differences of the ledger; exit 1 if there are any, or unverified workflows.
 pub(crate) fn verify_ledger(arguments: &Verify) -> anyhow::Result<ExitCode> {
-    let found = wait_for(verified(arguments))?;
+    let span = arguments.span(Clock::System.now());
+    let found = wait_for(verified(&arguments.access, span))?;
     if arguments.json {
         let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
         let Found { unjudged_workflows, undecided_workflows, .. } = &found;
@@ -55,16 +74,16 @@ pub(crate) fn verify_ledger(arguments: &Verify) -> anyhow::Result<ExitCode> {
             "compared_from": compared_from,
         }))?;
     } else {
-        print_text(&table(arguments, &found))?;
+        print_text(&table(span, &found))?;
     }
     let is_proven = found.differences.is_empty() && found.unproven() == 0;
     Ok(if is_proven { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn verified(arguments: &Verify) -> anyhow::Result<Found> {
-    let client = Client::new(&arguments.access)?;
+async fn verified(access: &Access, span: Span) -> anyhow::Result<Found> {
+    let client = Client::new(access)?;
     let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    let span = [("from", time(arguments.from)), ("to", time(arguments.to))];
+    let span = [("from", time(span.from)), ("to", time(span.to))];
     let (mut found, mut query) = (Found::default(), span.to_vec());
     loop {
         let part = client.get("/verify", &query).await?;
@@ -97,7 +116,7 @@ impl Found {
     }
 }
 
-fn table(arguments: &Verify, found: &Found) -> String {
+fn table(span: Span, found: &Found) -> String {
     let mut table = String::new();
     // Writing to a String cannot fail.
     for difference in &found.differences {
@@ -119,7 +138,7 @@ fn table(arguments: &Verify, found: &Found) -> String {
         );
     }
     let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = found;
-    if let Some(from) = compared_from.filter(|from| *from > arguments.from) {
+    if let Some(from) = compared_from.filter(|from| *from > span.from) {
         let from = from.to_rfc3339_opts(SecondsFormat::AutoSi, true);
         let _ = writeln!(table, "compared from {from}: older rows were pruned in between");
     }
@@ -134,4 +153,39 @@ fn table(arguments: &Verify, found: &Found) -> String {
         let _ = writeln!(table, "{unjudged} of the decisions are of these workflows; whether they were due is unknown");
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        verify: Verify,
+    }
+
+    fn span(words: &[&str], now: &str) -> Result<Span, String> {
+        let line = Line::try_parse_from([&["verify", "--key", "k"], words].concat()).map_err(|error| error.to_string())?;
+        Ok(line.verify.span(now.parse().unwrap()))
+    }
+
+    #[test]
+    fn yesterday_is_the_day_before_in_utc() {
+        let yesterday = Span {
+            from: "2026-02-28T00:00:00Z".parse().unwrap(),
+            to: "2026-03-01T00:00:00Z".parse().unwrap(),
+        };
+        assert_eq!(span(&["--yesterday"], "2026-03-01T00:30:00Z"), Ok(yesterday));
+        assert_eq!(span(&["--yesterday"], "2026-03-01T23:59:59Z"), Ok(yesterday));
+    }
+
+    #[test]
+    fn a_span_has_two_ends_or_is_yesterday() {
+        for words in [&[][..], &["--from", "2026-03-01T00:00:00Z"], &["--yesterday", "--to", "2026-03-01T00:00:00Z"]] {
+            assert!(span(words, "2026-03-02T00:30:00Z").is_err(), "{words:?}");
+        }
+    }
 }

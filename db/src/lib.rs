@@ -27,6 +27,7 @@ pub use listener::Listener;
 pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema, migrate_with_roles};
 pub use options::{Options, Pooler};
 pub use pool::{PgPool, PoolUse, connect_pool, create_pool, create_pool_beside, log_in_anew};
+pub use roles::logins::{Passwords, make_logins};
 pub use roles::{APP_GROUP, OWNER_GROUP, PUBLISHER_GROUP};
 pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};

@@ -1,7 +1,9 @@
 //! The groups of least privilege: one owns the schema, and the app and the publisher each do what they need.
 //!
-//! Logins are the operator's: `CREATE ROLE .. LOGIN IN ROLE cronbox_app`. A group passes its privileges on to its
+//! Logins are the operator's: `CREATE ROLE .. LOGIN IN ROLE cronbox_app`, or those of [`logins`]. A group passes its privileges on to its
 //! logins, but not its settings, so the timeouts are set for each login.
+
+pub(crate) mod logins;
 
 use std::collections::HashSet;
 

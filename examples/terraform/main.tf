@@ -6,12 +6,12 @@
 #     terraform init && terraform apply
 
 terraform {
-  required_version = ">= 1.10"
+  required_version = ">= 1.11"
 
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 5.80, < 6.0"
+      version = ">= 5.100, < 7.0"
     }
   }
 }
@@ -33,8 +33,7 @@ module "cron" {
   scheduler_key_secret_arn = var.scheduler_key_secret_arn
   app_base_url             = var.app_base_url
 
-  publisher_zip = "${var.zips}/publisher.zip"
-  runner_zip    = "${var.zips}/runner.zip"
+  zips = { folder = var.zips }
 }
 
 output "schedule_group_name" {

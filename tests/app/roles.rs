@@ -203,6 +203,43 @@ async fn logins_have_timeouts() {
     s.end().await;
 }
 
+/// A deployment makes the logins from its secret store, by two tasks at once, and again with other passwords. The password
+/// is in no statement.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_get_the_passwords_of_a_secret_store() {
+    let s = Story::today().await;
+    let (first, second) = ("a first password%@/", "a-second-password%@/");
+    let refused = migrate_with(&s, "too short", "a publisher's password").await;
+    assert!(refused.contains("the password of cronbox_serve cannot be used"), "{refused}");
+    assert!(!refused.contains("too short"), "{refused}");
+    let first = first.replace(' ', "-");
+    for (serve, other) in [(&*first, second), (second, &*first)] {
+        let both = tokio::join!(migrate_with(&s, serve, "the-publishers-password"), migrate_with(&s, serve, "the-publishers-password"));
+        assert_eq!(both, (String::new(), String::new()));
+        let mut login = log_in(&s, "cronbox_serve", serve).await.unwrap();
+        let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut login).await.unwrap();
+        assert_eq!(limit, "15s", "as every login of the app");
+        sqlx::query("SELECT FROM workflows").execute(&mut login).await.unwrap();
+        assert!(log_in(&s, "cronbox_serve", other).await.is_err(), "the other password");
+        let mut publisher = log_in(&s, "cronbox_publish", "the-publishers-password").await.unwrap();
+        assert_eq!(verdict(&mut publisher, "SELECT * FROM api_keys".to_owned()).await, Verdict::Forbidden);
+    }
+    s.end().await;
+}
+
+/// The error of `cronbox-app migrate --roles` with these passwords; empty if it succeeds.
+async fn migrate_with(s: &Story, serve: &str, publish: &str) -> String {
+    let mut migrate = app();
+    migrate.args(["migrate", "--roles"]).env("DATABASE_URL", s.owner_dsn()).env("RUST_LOG", "error");
+    let done = run(migrate.env("CRONBOX_SERVE_PASSWORD", serve).env("CRONBOX_PUBLISH_PASSWORD", publish)).await;
+    String::from_utf8(done.stderr).unwrap()
+}
+
+async fn log_in(s: &Story, login: &str, password: &str) -> sqlx::Result<PgConnection> {
+    let options: sqlx::postgres::PgConnectOptions = s.owner_dsn().parse()?;
+    sqlx::ConnectOptions::connect(&options.username(login).password(password)).await
+}
+
 /// A database of one login gets the groups, twice at the same time. The old login goes on, and may migrate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_change_to_the_owner() {

@@ -24,6 +24,10 @@ for service, call, query in [
     ('scheduler', 'list_schedule_groups', 'ScheduleGroups[].Name'),
     ('ec2', 'describe_security_groups', 'SecurityGroups[].GroupName'),
     ('ec2', 'describe_vpc_endpoints', 'VpcEndpoints[?State==`available`].ServiceName'),
+    ('ecs', 'list_clusters', 'clusterArns'),
+    ('elbv2', 'describe_load_balancers', 'LoadBalancers[].LoadBalancerName'),
+    ('rds', 'describe_db_instances', 'DBInstances[].DBInstanceIdentifier'),
+    ('secretsmanager', 'list_secrets', 'SecretList[?!starts_with(Name, `cronbox-dev-database`) && Name!=`cronbox-dev-scheduler-key`].Name'),
 ]:
     client = boto3.client(service, endpoint_url=sys.argv[1], region_name='us-east-1')
     for name in search(query, getattr(client, call)()) or []:
@@ -47,6 +51,21 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// An account in which nobody has made anything.
+    pub(crate) async fn empty() -> Account {
+        let moto = Moto::start().await;
+        aws(&moto.endpoint, ["s3api", "create-bucket", "--bucket", "states"]).await;
+        let none = String::new;
+        Account {
+            moto,
+            vpc: none(),
+            subnets: [none(), none()],
+            database_group: none(),
+            database_secret: none(),
+            key_secret: none(),
+        }
+    }
+
     pub(crate) async fn with_secrets(dsn: &str, key: &str) -> Account {
         let moto = Moto::start().await;
         let subnets = aws(&moto.endpoint, ["ec2", "describe-subnets"]).await;

@@ -65,7 +65,7 @@ impl MiniStack {
         let queue = text(&self.aws(["sqs", "create-queue", "--queue-name", QUEUE]).await["QueueUrl"]);
         let requested = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
         let arn = text(&self.aws(requested).await["Attributes"]["QueueArn"]);
-        let zip = format!("fileb://{}", target_folder().join("lambdas/runner.zip").display());
+        let zip = format!("fileb://{}", target_folder().join("lambdas/x86_64/runner.zip").display());
         let environment =
             json!({"Variables": {"CRONBOX_APP_BASE_URL": app, "CRONBOX_SCHEDULER_API_KEY": key}}).to_string();
         let create = ["lambda", "create-function", "--function-name", FUNCTION, "--runtime", "provided.al2023"];

@@ -33,7 +33,7 @@ impl Function {
         let deployed = account.aws(["lambda", "get-function-configuration", "--function-name", &full]).await;
         let unpacked = target_folder().join("deploy").join(name);
         std::fs::create_dir_all(&unpacked).unwrap();
-        let zip = target_folder().join(format!("lambdas/{name}.zip"));
+        let zip = target_folder().join(format!("lambdas/x86_64/{name}.zip"));
         let done = Command::new("python3").args(["-c", UNPACK]).arg(zip).arg(&unpacked).output().await.unwrap();
         let digest = String::from_utf8(done.stdout).unwrap();
         assert_eq!(deployed["CodeSha256"], digest.trim(), "what was deployed is what was built");

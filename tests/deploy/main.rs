@@ -1,4 +1,4 @@
-//! An operator's steps against moto's server: build the zips, apply, use, destroy. `make terraform` runs these tests.
+//! An operator's steps against moto's server: build the zips and the image, apply, use, destroy. `make terraform` runs these tests.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,6 +7,8 @@ mod apply;
 mod dead_letters;
 mod environments;
 mod functions;
+mod image;
 mod policies;
 mod terraform;
+mod whole;
 mod zips;

@@ -17,7 +17,21 @@ pub(crate) struct Dev {
 impl Dev {
     /// As docs/deploy.md says: the example copied, the network, the secrets and the app's address filled in.
     pub(crate) async fn filled_in(account: &Account, app: &str) -> Dev {
-        let copy = target_folder().join("deploy");
+        let dev = Dev::copied("deploy", account).await;
+        let example = std::fs::read_to_string(dev.folder.join("terraform.tfvars.example")).unwrap();
+        std::fs::write(dev.folder.join("terraform.tfvars"), filled_in(&example, account, app)).unwrap();
+        dev
+    }
+
+    /// With these values, in a folder of its own.
+    pub(crate) async fn with_values(name: &str, account: &Account, values: &str) -> Dev {
+        let dev = Dev::copied(name, account).await;
+        std::fs::write(dev.folder.join("terraform.tfvars"), values).unwrap();
+        dev
+    }
+
+    async fn copied(name: &str, account: &Account) -> Dev {
+        let copy = target_folder().join(name);
         drop(std::fs::remove_dir_all(&copy));
         std::fs::create_dir_all(copy.join("target")).unwrap();
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -25,28 +39,43 @@ impl Dev {
         std::os::unix::fs::symlink(target_folder().join("lambdas"), copy.join("target/lambdas")).unwrap();
         let folder = copy.join("terraform/envs/dev");
         drop(std::fs::remove_dir_all(folder.join(".terraform")));
-        let example = std::fs::read_to_string(folder.join("terraform.tfvars.example")).unwrap();
-        std::fs::write(folder.join("terraform.tfvars"), filled_in(&example, account, app)).unwrap();
         std::fs::write(folder.join("backend.hcl"), backend(account)).unwrap();
         Dev { folder }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "what this machine knows and no configuration does")]
     pub(crate) async fn init(&self) {
         let mut init = self.terraform(&["init", "-backend-config=backend.hcl"]);
-        // A folder of providers, for machines that cannot reach the registry.
-        if let Some(plugins) = std::env::var_os("CRONBOX_TF_PLUGIN_DIR").filter(|folder| !folder.is_empty()) {
-            init.arg(format!("-plugin-dir={}", plugins.display()));
-        }
+        add_plugins(&mut init);
         run(&mut init).await;
     }
 
     pub(crate) async fn apply(&self) {
-        run(&mut self.terraform(&["apply", "-auto-approve"])).await;
+        self.apply_with(&[]).await;
     }
 
+    /// With these variables, which are in no file. Returns what Terraform printed.
+    pub(crate) async fn apply_with(&self, variables: &[(&str, &str)]) -> String {
+        run(self.terraform(&["apply", "-auto-approve"]).envs(variables.iter().copied())).await
+    }
+
+    /// Without the zips, because an operator who destroys has built none.
     pub(crate) async fn destroy(&self) {
+        std::fs::remove_file(self.folder.join("../../../target/lambdas")).unwrap();
         run(&mut self.terraform(&["destroy", "-auto-approve"])).await;
+    }
+
+    /// Runs the tests of a module, whose plans open ephemeral values, against the emulator.
+    pub(crate) async fn test_module(&self, name: &str, endpoint: &str) {
+        let module = self.folder.join("../../modules").join(name);
+        let terraform = |arguments: &[&str]| {
+            let mut command = Command::new("terraform");
+            command.current_dir(&module).args(arguments).arg("-no-color").stdin(Stdio::null());
+            command
+        };
+        let mut init = terraform(&["init", "-backend=false", "-input=false"]);
+        add_plugins(&mut init);
+        run(&mut init).await;
+        run(terraform(&["test"]).env("AWS_ENDPOINT_URL", endpoint)).await;
     }
 
     /// The value of an output.
@@ -57,6 +86,11 @@ impl Dev {
     /// The addresses in the state.
     pub(crate) async fn state(&self) -> String {
         run(Command::new("terraform").current_dir(&self.folder).args(["state", "list"])).await
+    }
+
+    /// The complete state, as it is stored.
+    pub(crate) async fn stored_state(&self) -> String {
+        run(Command::new("terraform").current_dir(&self.folder).args(["state", "pull"])).await
     }
 
     /// What a plan would change: address, attribute, and new value.
@@ -73,6 +107,14 @@ impl Dev {
         let mut command = Command::new("terraform");
         command.current_dir(&self.folder).args(arguments).args(["-input=false", "-no-color"]).stdin(Stdio::null());
         command
+    }
+}
+
+/// A folder of providers, for machines that cannot reach the registry.
+#[expect(clippy::disallowed_methods, reason = "what this machine knows and no configuration does")]
+fn add_plugins(init: &mut Command) {
+    if let Some(plugins) = std::env::var_os("CRONBOX_TF_PLUGIN_DIR").filter(|folder| !folder.is_empty()) {
+        init.arg(format!("-plugin-dir={}", plugins.display()));
     }
 }
 

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 /// A binary built for `glibc`; `strlcpy` exists since glibc 2.38.
 fn built_for(glibc: &str, calls: &str) -> PathBuf {
-    let folder = target_folder().join("deploy-zips");
+    // Tests run at the same time, and two of them build the same binary.
+    let thread = std::thread::current();
+    let folder = target_folder().join("deploy-zips").join(thread.name().unwrap().replace(':', "-"));
     std::fs::create_dir_all(&folder).unwrap();
     let (source, binary) = (folder.join(format!("{calls}-{glibc}.c")), folder.join(format!("{calls}-{glibc}")));
     let code = format!(
@@ -78,7 +80,7 @@ fn zips_depend_only_on_their_files() {
 /// The digests are of the files that are there, and the provenance names them with the commit and the toolchain.
 #[test]
 fn the_provenance_has_the_digests_of_the_zips() {
-    let folder = target_folder().join("lambdas");
+    let folder = target_folder().join("lambdas/x86_64");
     let sums = std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
     let provenance = std::fs::read(folder.join("provenance.json")).unwrap();
     let provenance: Value = serde_json::from_slice(&provenance).unwrap();
@@ -102,7 +104,7 @@ fn the_provenance_has_the_digests_of_the_zips() {
 #[test]
 fn zips_contain_only_one_tls_stack() {
     for name in ["publisher", "runner"] {
-        let bill = std::fs::read(target_folder().join(format!("lambdas/{name}.cdx.json"))).unwrap();
+        let bill = std::fs::read(target_folder().join(format!("lambdas/x86_64/{name}.cdx.json"))).unwrap();
         let bill: Value = serde_json::from_slice(&bill).unwrap();
         let components = bill["components"].as_array().unwrap();
         let versions = |of: &str| -> Vec<&str> {

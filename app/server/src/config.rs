@@ -42,6 +42,9 @@ pub struct Config {
     /// Where to serve `/metrics`, `/docs` and `/openapi.json`, which `CRONBOX_BIND_ADDR` then does not serve, and the probes too.
     #[arg(long, env = "CRONBOX_ADMIN_ADDR")]
     pub admin_addr: Option<SocketAddr>,
+    /// Whether to write the metrics to stdout once a minute, in CloudWatch's embedded metric format.
+    #[arg(long, env = "CRONBOX_METRICS_EMF", default_value_t = false, action = clap::ArgAction::Set)]
+    pub metrics_emf: bool,
     /// The environment, as in the schedule names: `wf-<id>-<env>`
     #[arg(long, env = "CRONBOX_ENV", default_value = DEFAULT_ENVIRONMENT)]
     pub env: Environment,

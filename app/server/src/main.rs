@@ -17,7 +17,7 @@ use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use db::{PgConnection, PgPool, Pooler};
+use db::{Passwords, PgConnection, PgPool, Pooler, make_logins};
 use executor::Shutdown;
 use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
@@ -52,6 +52,8 @@ enum Command {
         /// First make the groups `cronbox_owner`, `cronbox_app` and `cronbox_publisher`; the first one gets the schema.
         #[arg(long)]
         roles: bool,
+        #[command(flatten)]
+        logins: Logins,
     },
     /// Change the zone data that all instances of this environment use.
     #[command(subcommand)]
@@ -68,6 +70,17 @@ enum Command {
     /// Manage the encryption of secrets.
     #[command(subcommand)]
     Secrets(SecretsCommand),
+}
+
+/// The logins that `migrate --roles` makes.
+#[derive(Args)]
+struct Logins {
+    /// Also make the login `cronbox_serve` of the app, or give it this password; better in the environment.
+    #[arg(long, env = "CRONBOX_SERVE_PASSWORD", hide_env_values = true, requires = "roles")]
+    serve_password: Option<String>,
+    /// Also make the login `cronbox_publish` of the publisher, or give it this password.
+    #[arg(long, env = "CRONBOX_PUBLISH_PASSWORD", hide_env_values = true, requires = "roles")]
+    publish_password: Option<String>,
 }
 
 #[derive(Args)]
@@ -210,7 +223,7 @@ async fn main() -> ExitCode {
     old_names::warn_of_variables(&old_variables);
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
-        Command::Migrate { database, roles } => migrate(&database, roles).await,
+        Command::Migrate { database, roles, logins } => migrate(&database, roles, logins).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
@@ -265,8 +278,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     app::serve_app(listeners, app, shutdown).await
 }
 
-async fn migrate(database: &Database, makes_roles: bool) -> anyhow::Result<()> {
+async fn migrate(database: &Database, makes_roles: bool, logins: Logins) -> anyhow::Result<()> {
     app::migrate_database(&database.options(), makes_roles).await?;
+    let passwords = Passwords { serve: logins.serve_password, publish: logins.publish_password };
+    make_logins(&database.options(), &passwords).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     zones::store_bundled(&pool, &edit).await.map(drop)

@@ -1,5 +1,6 @@
 //! Steps 1 and 7 of 7: the metrics of `/metrics`.
 
+pub(crate) mod emf;
 mod labels;
 mod ledger;
 mod pools;

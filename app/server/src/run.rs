@@ -15,6 +15,7 @@ use workflows::{audit, zones};
 
 use crate::api::request::in_flight;
 use crate::config::Config;
+use crate::metrics::emf::EmfLines;
 use crate::server::{bind_listener, serve_connections};
 use crate::{App, api, jobs};
 
@@ -70,6 +71,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     let counting = tokio::spawn(keep_storing_failed_logins(app.clone(), storing_ended));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
+    let measuring = tokio::spawn(keep_writing_metrics(app.clone()));
     let (end_admin, admin_ended) = oneshot::channel();
     let serving_admin = tokio::spawn(serve_admin(listeners.admin, app.clone(), admin_ended));
     let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
@@ -91,6 +93,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     }
     forgetting.abort();
     sampling.abort();
+    measuring.abort();
     following.abort();
     Ok(ended?)
 }
@@ -121,6 +124,22 @@ async fn keep_sampling(app: App) {
         tokio::time::sleep(SAMPLE_INTERVAL).await;
         if let Err(error) = app.database_time().await {
             tracing::warn!(%error, "database time not sampled; the clock continues from the last sample");
+        }
+    }
+}
+
+/// The period of CloudWatch's alarms.
+const WRITE_METRICS_EVERY: Duration = Duration::from_secs(60);
+
+/// Writes the metrics to stdout until it is dropped, if the configuration wants it. The line goes past the log, because
+/// CloudWatch wants nothing before it.
+async fn keep_writing_metrics(app: App) {
+    let mut lines = EmfLines::default();
+    while app.config.metrics_emf {
+        tokio::time::sleep(WRITE_METRICS_EVERY).await;
+        match app.render_metrics().await {
+            Ok(rendered) => println!("{}", lines.next_line(&app.config.env, &rendered, app.clock.now())),
+            Err(error) => tracing::warn!(%error, "metrics not rendered"),
         }
     }
 }

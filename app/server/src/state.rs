@@ -190,6 +190,15 @@ impl App {
         };
         Executor::new(parts, client)
     }
+
+    /// Renders the metrics of this instance and of the ledger in Prometheus' text format.
+    ///
+    /// # Errors
+    /// Writing into a `String` never fails.
+    pub(crate) async fn render_metrics(&self) -> Result<String, std::fmt::Error> {
+        let pools = self.pools.by_name();
+        self.metrics.render_metrics(&self.pools.reads, &pools, self.clock.now(), &self.clock_skew).await
+    }
 }
 
 /// How many connections of a pool one team may use, if that is one in `parts`.

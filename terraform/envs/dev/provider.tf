@@ -6,6 +6,8 @@ locals {
 
 provider "aws" {
   region = var.region
+  # Credentials of another account are an error, so that no environment is applied to the account of another one.
+  allowed_account_ids = [var.account_id]
 
   # An emulator has no credentials of ours, and only its own account.
   access_key                  = local.is_emulator ? "emulator" : null
@@ -21,13 +23,20 @@ provider "aws" {
     for_each = var.endpoint_url[*]
 
     content {
+      acm              = endpoints.value
+      appautoscaling   = endpoints.value
       cloudwatch       = endpoints.value
       cloudwatchevents = endpoints.value
       cloudwatchlogs   = endpoints.value
       ec2              = endpoints.value
+      ecs              = endpoints.value
+      elbv2            = endpoints.value
       iam              = endpoints.value
       lambda           = endpoints.value
+      rds              = endpoints.value
+      route53          = endpoints.value
       scheduler        = endpoints.value
+      secretsmanager   = endpoints.value
       sqs              = endpoints.value
       sts              = endpoints.value
     }

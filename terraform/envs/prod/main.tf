@@ -1,1 +1,100 @@
-../dev/main.tf
+# All that cronbox needs on AWS in this environment: its network and its app, unless they exist elsewhere, and the cron.
+
+locals {
+  makes_network = var.vpc_id == null
+  makes_app     = var.image != null
+
+  vpc_id              = local.makes_network ? module.network[0].vpc_id : var.vpc_id
+  vpc_cidrs           = local.makes_network ? [module.network[0].cidr] : var.vpc_cidrs
+  subnet_ids          = local.makes_network ? module.network[0].private_subnet_ids : var.subnet_ids
+  balancer_subnet_ids = local.makes_network && !var.is_internal ? module.network[0].public_subnet_ids : coalescelist(var.balancer_subnet_ids, local.subnet_ids)
+}
+
+module "network" {
+  source = "../../modules/network"
+  count  = local.makes_network ? 1 : 0
+
+  name         = "${var.name_prefix}-${local.env}"
+  cidr         = var.network_cidr
+  nat_gateways = var.nat_gateways
+}
+
+module "service" {
+  source = "../../modules/service"
+  count  = local.makes_app ? 1 : 0
+
+  env                      = local.env
+  name_prefix              = var.name_prefix
+  permissions_boundary_arn = var.permissions_boundary_arn
+  iam_path                 = var.iam_path
+
+  image        = var.image
+  architecture = var.architecture
+  size         = var.app_size
+  settings     = var.app_settings
+
+  vpc_id              = local.vpc_id
+  vpc_cidrs           = local.vpc_cidrs
+  subnet_ids          = local.subnet_ids
+  balancer_subnet_ids = local.balancer_subnet_ids
+  is_internal         = var.is_internal
+  client_cidrs        = var.client_cidrs
+  domain              = var.domain
+  zone_id             = var.zone_id
+  certificate_arn     = var.certificate_arn
+  access_log_bucket   = var.access_log_bucket
+  web_acl_arn         = var.web_acl_arn
+
+  database            = var.database
+  existing_database   = var.existing_database
+  scheduler_key       = var.scheduler_key
+  admin_key           = var.admin_key
+  secrets_version     = var.secrets_version
+  secrets_kms_key_arn = var.secrets_kms_key_arn
+
+  alarm_topic_arns   = var.alarm_topic_arns
+  runbook_url        = var.runbook_url
+  log_retention_days = local.log_retention_days
+}
+
+module "cron" {
+  source = "../../modules/cron"
+
+  env                      = local.env
+  name_prefix              = var.name_prefix
+  regional_names           = var.regional_names
+  permissions_boundary_arn = var.permissions_boundary_arn
+  iam_path                 = var.iam_path
+
+  vpc_id                           = local.vpc_id
+  subnet_ids                       = local.subnet_ids
+  create_vpc_endpoints             = var.create_vpc_endpoints
+  interface_endpoint_service_names = var.interface_endpoint_service_names
+  endpoint_security_group_ids      = var.endpoint_security_group_ids
+  app_security_group_ids           = local.makes_app ? [module.service[0].balancer_security_group_id] : var.app_security_group_ids
+  dead_letter_operator_arns        = var.dead_letter_operator_arns
+
+  database_security_group_id = local.makes_app ? module.service[0].database.security_group_id : var.database_security_group_id
+  database_host              = local.makes_app ? module.service[0].database.host : var.database_host
+  database_port              = local.makes_app ? module.service[0].database.port : var.database_port
+  database_name              = local.makes_app ? module.service[0].database.name : var.database_name
+  database_ca_file           = var.database_ca_file
+  database_secret_arn        = local.makes_app ? module.service[0].publisher_secret_arn : var.database_secret_arn
+  scheduler_key_secret_arn   = local.makes_app ? module.service[0].scheduler_key_secret_arn : var.scheduler_key_secret_arn
+  secrets_kms_key_arn        = var.secrets_kms_key_arn
+  app_base_url               = local.makes_app ? module.service[0].url : var.app_base_url
+  app_base_url_allow_http    = var.app_base_url_allow_http
+
+  zips = merge(var.zips, var.zips.folder == null && var.zips.bucket == null ? {
+    folder = "${path.root}/../../../target/lambdas/${var.architecture}"
+  } : {})
+  architecture = var.architecture
+
+  publisher                   = var.publisher
+  runner_reserved_concurrency = var.runner_reserved_concurrency
+  log_retention_days          = local.log_retention_days
+  alarm_topic_arns            = var.alarm_topic_arns
+  ticket_topic_arns           = var.ticket_topic_arns
+  runbook_url                 = var.runbook_url
+  aws_endpoint_url            = var.endpoint_url
+}

@@ -1,1 +1,10 @@
-../dev/versions.tf
+terraform {
+  required_version = ">= 1.11"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.100, < 7.0"
+    }
+  }
+}

@@ -4,11 +4,13 @@
 locals {
   publisher_function = { FunctionName = aws_lambda_function.publisher.function_name }
   runner_function    = { FunctionName = aws_lambda_function.runner.function_name }
+  fire_queues        = { for name in ["runner", "schedules"] : name => aws_sqs_queue.dead_letters[name] }
   schedule_group     = { ScheduleGroup = aws_scheduler_schedule_group.this.name }
   publisher_metrics  = { Env = var.env }
 
-  # Each alarm has its meaning, its metric and its threshold. `over` is in minutes. A missing metric is normal
-  # unless the alarm says otherwise.
+  # Each alarm has its meaning, its metric and its threshold. `over` is in minutes; `at_least` so many of `of` periods, all
+  # unless the alarm says otherwise, because a minute without a value counts as good. A missing metric is normal unless
+  # the alarm says otherwise.
   alarms = merge(
     {
       # Step 3: the heartbeat. Not the publisher's throttles: a long drain causes those normally.
@@ -32,7 +34,8 @@ locals {
         statistic = "Sum"
         value     = 1
         over      = 1
-        of        = 3
+        of        = 5
+        at_least  = 3
       }
       publisher-duration = {
         says      = "Ticks of the publisher use almost all of their 50 s: the backlog grows faster than it drains."
@@ -73,7 +76,8 @@ locals {
         statistic = "Maximum"
         value     = var.outbox_lag_alarm_secs
         over      = 1
-        of        = 3
+        of        = 5
+        at_least  = 3
         # A publisher that cannot read the outbox leaves the metric out.
         missing = "breaching"
       }
@@ -182,9 +186,10 @@ locals {
         where     = local.publisher_metrics
         statistic = "Maximum"
         # Five of the watchdog's passes; its grace of 300 s is not part of the number.
-        value = 300
-        over  = 1
-        of    = 3
+        value    = 300
+        over     = 1
+        of       = 5
+        at_least = 3
       }
       runs-waiting = {
         says      = "Accepted runs wait for an executor: no app runs, or all slots are in use."
@@ -343,7 +348,8 @@ locals {
       }
     },
     {
-      for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters" => {
+      # Not of the publisher's queue: the next tick does what a failed one did not, and its alarms watch errors, heartbeat and lag.
+      for name, queue in local.fire_queues : "${name}-dead-letters" => {
         says      = "The dead-letter queue of ${name} is not empty: see `cronbox dlq ls`."
         namespace = "AWS/SQS"
         metric    = "ApproximateNumberOfMessagesVisible"
@@ -355,7 +361,7 @@ locals {
       }
     },
     {
-      for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters-age" => {
+      for name, queue in local.fire_queues : "${name}-dead-letters-age" => {
         # The app answers `too_old` to a fire older than 24 hours, so 12 hours remain for a redrive.
         says      = "A dead letter of ${name} has waited for 12 hours; after 24 hours the app refuses its fire."
         namespace = "AWS/SQS"
@@ -368,6 +374,17 @@ locals {
       }
     },
   )
+}
+
+# No fire is lost or late yet if one of these rings, and none will be within a day; all others are pages.
+locals {
+  tickets = toset([
+    "figures-unread", "fires-disagree", "orphans-refused", "publisher-dead-letters-undelivered", "publisher-duration",
+    "publisher-events-dropped", "runner-duration", "sweep-age", "xmin-age",
+  ])
+  topics = {
+    for name in keys(local.alarms) : name => contains(local.tickets, name) && var.ticket_topic_arns != null ? var.ticket_topic_arns : var.alarm_topic_arns
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "this" {
@@ -385,8 +402,10 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   threshold           = each.value.value
   period              = each.value.over * 60
   evaluation_periods  = each.value.of
+  datapoints_to_alarm = try(each.value.at_least, each.value.of)
   treat_missing_data  = try(each.value.missing, "notBreaching")
 
-  alarm_actions = var.alarm_topic_arns
-  ok_actions    = var.alarm_topic_arns
+  alarm_actions = local.topics[each.key]
+  ok_actions    = local.topics[each.key]
+  tags          = var.tags
 }

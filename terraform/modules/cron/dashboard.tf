@@ -1,5 +1,5 @@
-# The seven steps from left to right, each a column: its flow, and below it its failures. The eighth
-# column is the dead letters. Below the columns, the decisions about due times.
+# The seven steps in two rows of four, left to right: of each its flow, and below it its failures. The eighth is the dead
+# letters. Below them, the decisions about due times.
 
 locals {
   publisher_name = aws_lambda_function.publisher.function_name
@@ -54,20 +54,21 @@ locals {
     [["cronbox", "LedgerLagSeconds", "Env", var.env, { yAxis = "right" }]],
   )
 
-  # A dashboard is 24 wide.
-  column_width = 3
+  # A dashboard is 24 wide; a narrower column has no room for its legend.
+  column_width = 6
+  in_a_row     = 4
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
-  dashboard_name = local.name
+  dashboard_name = local.global_name
 
   dashboard_body = jsonencode({
     widgets = concat(flatten([
       for at, column in local.columns : [
         for row, metrics in [column.flow, column.wrong] : {
           type   = "metric"
-          x      = at * local.column_width
-          y      = row * 6
+          x      = at % local.in_a_row * local.column_width
+          y      = (floor(at / local.in_a_row) * 2 + row) * 6
           width  = local.column_width
           height = 6
           properties = {
@@ -84,7 +85,7 @@ resource "aws_cloudwatch_dashboard" "this" {
       {
         type   = "metric"
         x      = 0
-        y      = 12
+        y      = 24
         width  = 24
         height = 6
         properties = {

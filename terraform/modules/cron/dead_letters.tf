@@ -8,9 +8,7 @@ locals {
   dead_letters = toset(["schedules", "runner", "publisher"])
 
   # EventBridge Scheduler and Lambda write with these roles.
-  dead_letter_writers = [
-    for name in ["publisher", "runner", "scheduler"] : "arn:${local.partition}:iam::${local.account_id}:role/${local.name}-${name}"
-  ]
+  dead_letter_writers = values(local.role_arns)
   # A root user can repair a policy that excludes all others.
   account_root = "arn:${local.partition}:iam::${local.account_id}:root"
 }
@@ -25,6 +23,7 @@ resource "aws_sqs_queue" "dead_letters" {
   sqs_managed_sse_enabled = true
   # Longer than a redrive of one page takes.
   visibility_timeout_seconds = 60
+  tags                       = var.tags
 }
 
 resource "aws_sqs_queue_policy" "dead_letters" {

@@ -45,6 +45,20 @@ data "aws_iam_policy_document" "lambda" {
     resources = [local.dead_letter_arns[each.key]]
   }
 
+  # Lambda itself makes the interfaces. A call by the function's code has this key, and is refused.
+  statement {
+    sid       = "NoNetworkInterfacesByCode"
+    effect    = "Deny"
+    actions   = concat(flatten(values(local.network_interface_statements)), ["ec2:DetachNetworkInterface"])
+    resources = ["*"]
+
+    condition {
+      test     = "ArnLike"
+      variable = "lambda:SourceFunctionArn"
+      values   = [local.function_arns[each.key], "${local.function_arns[each.key]}:*"]
+    }
+  }
+
   dynamic "statement" {
     for_each = local.network_interface_statements
 

@@ -35,12 +35,24 @@ resource "aws_security_group" "publisher" {
   name        = "${local.name}-publisher"
   description = "cronbox publisher"
   vpc_id      = var.vpc_id
+  tags        = var.tags
+
+  # Lambda releases its network interfaces up to 45 minutes after the function is gone.
+  timeouts {
+    delete = "60m"
+  }
 }
 
 resource "aws_security_group" "runner" {
   name        = "${local.name}-runner"
   description = "cronbox runner"
   vpc_id      = var.vpc_id
+  tags        = var.tags
+
+  # Lambda releases its network interfaces up to 45 minutes after the function is gone.
+  timeouts {
+    delete = "60m"
+  }
 }
 
 resource "aws_vpc_security_group_egress_rule" "publisher_to_database" {
@@ -50,6 +62,7 @@ resource "aws_vpc_security_group_egress_rule" "publisher_to_database" {
   ip_protocol                  = "tcp"
   from_port                    = var.database_port
   to_port                      = var.database_port
+  tags                         = var.tags
 }
 
 resource "aws_vpc_security_group_ingress_rule" "database_from_publisher" {
@@ -59,6 +72,7 @@ resource "aws_vpc_security_group_ingress_rule" "database_from_publisher" {
   ip_protocol                  = "tcp"
   from_port                    = var.database_port
   to_port                      = var.database_port
+  tags                         = var.tags
 }
 
 resource "aws_vpc_security_group_egress_rule" "publisher_to_aws" {
@@ -70,6 +84,7 @@ resource "aws_vpc_security_group_egress_rule" "publisher_to_aws" {
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443
+  tags              = var.tags
 }
 
 resource "aws_vpc_security_group_egress_rule" "publisher_to_endpoints" {
@@ -81,6 +96,7 @@ resource "aws_vpc_security_group_egress_rule" "publisher_to_endpoints" {
   ip_protocol                  = "tcp"
   from_port                    = 443
   to_port                      = 443
+  tags                         = var.tags
 }
 
 resource "aws_vpc_security_group_egress_rule" "runner_to_aws" {
@@ -92,6 +108,7 @@ resource "aws_vpc_security_group_egress_rule" "runner_to_aws" {
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443
+  tags              = var.tags
 }
 
 resource "aws_vpc_security_group_egress_rule" "runner_to_endpoints" {
@@ -103,22 +120,54 @@ resource "aws_vpc_security_group_egress_rule" "runner_to_endpoints" {
   ip_protocol                  = "tcp"
   from_port                    = 443
   to_port                      = 443
+  tags                         = var.tags
 }
 
 # Another rule may permit the same port to all addresses; two equal rules are an error.
 resource "aws_vpc_security_group_egress_rule" "runner_to_app" {
-  count = local.app_port == 443 && !local.has_all_endpoints && var.app_security_group_id == null ? 0 : 1
+  count = local.app_port == 443 && !local.has_all_endpoints && length(var.app_security_group_ids) == 0 ? 0 : 1
 
   security_group_id            = aws_security_group.runner.id
   description                  = "the app"
-  cidr_ipv4                    = var.app_security_group_id == null ? "0.0.0.0/0" : null
-  referenced_security_group_id = var.app_security_group_id
+  cidr_ipv4                    = length(var.app_security_group_ids) == 0 ? "0.0.0.0/0" : null
+  referenced_security_group_id = one(var.app_security_group_ids)
   ip_protocol                  = "tcp"
   from_port                    = local.app_port
   to_port                      = local.app_port
+  tags                         = var.tags
 }
 
-# Endpoints, for subnets without NAT.
+resource "aws_vpc_security_group_ingress_rule" "app_from_runner" {
+  count = length(var.app_security_group_ids)
+
+  security_group_id            = var.app_security_group_ids[0]
+  description                  = "cronbox runner (${var.env})"
+  referenced_security_group_id = aws_security_group.runner.id
+  ip_protocol                  = "tcp"
+  from_port                    = local.app_port
+  to_port                      = local.app_port
+  tags                         = var.tags
+}
+
+# Endpoints, for subnets without NAT. With private DNS they answer for all clients of the VPC, so all may reach them.
+
+data "aws_vpc" "endpoints" {
+  count = var.create_vpc_endpoints ? 1 : 0
+
+  id = var.vpc_id
+}
+
+# By count, because subnets that the same apply creates have no ids yet.
+data "aws_subnet" "endpoints" {
+  count = var.create_vpc_endpoints ? length(var.subnet_ids) : 0
+
+  id = var.subnet_ids[count.index]
+}
+
+locals {
+  # An endpoint has at most one subnet in a zone.
+  endpoint_subnets = [for subnets in values({ for subnet in data.aws_subnet.endpoints : subnet.availability_zone => subnet.id... }) : subnets[0]]
+}
 
 resource "aws_security_group" "endpoints" {
   count = var.create_vpc_endpoints ? 1 : 0
@@ -126,20 +175,15 @@ resource "aws_security_group" "endpoints" {
   name        = "${local.name}-endpoints"
   description = "cronbox interface endpoints"
   vpc_id      = var.vpc_id
-}
+  tags        = var.tags
 
-resource "aws_vpc_security_group_ingress_rule" "endpoints" {
-  for_each = var.create_vpc_endpoints ? {
-    publisher = aws_security_group.publisher.id
-    runner    = aws_security_group.runner.id
-  } : {}
-
-  security_group_id            = aws_security_group.endpoints[0].id
-  description                  = "cronbox ${each.key}"
-  referenced_security_group_id = each.value
-  ip_protocol                  = "tcp"
-  from_port                    = 443
-  to_port                      = 443
+  ingress {
+    description = "clients of the VPC"
+    protocol    = "tcp"
+    from_port   = 443
+    to_port     = 443
+    cidr_blocks = [for association in data.aws_vpc.endpoints[0].cidr_block_associations : association.cidr_block]
+  }
 }
 
 resource "aws_vpc_endpoint" "this" {
@@ -148,7 +192,8 @@ resource "aws_vpc_endpoint" "this" {
   vpc_id              = var.vpc_id
   service_name        = "com.amazonaws.${local.region}.${each.key}"
   vpc_endpoint_type   = "Interface"
-  subnet_ids          = var.subnet_ids
+  subnet_ids          = local.endpoint_subnets
   security_group_ids  = [aws_security_group.endpoints[0].id]
   private_dns_enabled = true
+  tags                = var.tags
 }

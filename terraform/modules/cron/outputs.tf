@@ -1,11 +1,11 @@
 output "runner_lambda_arn" {
-  description = "The runner: the function that every schedule invokes."
-  value       = aws_lambda_function.runner.arn
+  description = "The runner: the alias of the function that every schedule invokes."
+  value       = aws_lambda_alias.runner.arn
 }
 
 output "publisher_lambda_arn" {
-  description = "The publisher; invoke it with {\"sweep\":true} to sweep at once."
-  value       = aws_lambda_function.publisher.arn
+  description = "The publisher's alias; invoke it with {\"sweep\":true} to sweep at once."
+  value       = aws_lambda_alias.publisher.arn
 }
 
 output "scheduler_role_arn" {
@@ -24,8 +24,18 @@ output "dead_letter_queue_urls" {
 }
 
 output "publisher_security_group_id" {
-  description = "The publisher's security group."
+  description = "The publisher's security group; the database must admit it, which the module does."
   value       = aws_security_group.publisher.id
+}
+
+output "runner_security_group_id" {
+  description = "The runner's security group; the app must admit it, which the module does if it knows app_security_group_ids."
+  value       = aws_security_group.runner.id
+}
+
+output "versions" {
+  description = "The versions that the aliases name."
+  value       = { publisher = aws_lambda_function.publisher.version, runner = aws_lambda_function.runner.version }
 }
 
 output "dashboard_name" {

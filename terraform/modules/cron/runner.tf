@@ -5,6 +5,7 @@ resource "aws_cloudwatch_log_group" "runner" {
   name              = "/aws/lambda/${local.name}-runner"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.logs_kms_key_arn
+  tags              = var.tags
 }
 
 resource "aws_lambda_function" "runner" {
@@ -14,11 +15,15 @@ resource "aws_lambda_function" "runner" {
   function_name    = "${local.name}-runner"
   description      = "Delivers a fire of EventBridge Scheduler to cronbox's app."
   role             = aws_iam_role.runner.arn
-  filename         = var.runner_zip
-  source_code_hash = filebase64sha256(var.runner_zip)
-  runtime          = "provided.al2023"
-  handler          = "bootstrap"
-  architectures    = [var.architecture]
+  filename         = local.zips["runner"].file
+  s3_bucket        = var.zips.bucket
+  s3_key           = local.zips["runner"].key
+  source_code_hash = local.zips["runner"].hash
+  # Each change is a version: no invocation has old code with new variables, and a rollback is one call.
+  publish       = true
+  runtime       = "provided.al2023"
+  handler       = "bootstrap"
+  architectures = [var.architecture]
   # The minimum; it waits for one HTTP answer.
   memory_size = 128
   # The runner itself ends after 12 s.
@@ -46,13 +51,39 @@ resource "aws_lambda_function" "runner" {
     mode = "PassThrough"
   }
 
+  tags = var.tags
+
   depends_on = [aws_iam_role_policy.runner]
+
+  lifecycle {
+    precondition {
+      condition     = local.zips["runner"].is_there
+      error_message = "${coalesce(local.zips["runner"].file, "-")} does not exist: run `make lambdas` first, or name a bucket in zips."
+    }
+
+    precondition {
+      condition     = split(":", var.scheduler_key_secret_arn)[3] == local.region
+      error_message = "scheduler_key_secret_arn names a secret of another region; the runner reads secrets of ${local.region} only."
+    }
+  }
+}
+
+# Every schedule invokes this version.
+resource "aws_lambda_alias" "runner" {
+  name             = "live"
+  description      = "The version that every schedule invokes."
+  function_name    = aws_lambda_function.runner.function_name
+  function_version = aws_lambda_function.runner.version
 }
 
 # Lambda tries three times within four minutes, and up to an hour while it is throttled; then the
-# fire is a dead letter that `cronbox dlq redrive` delivers. The app recognises late fires by their time.
+# fire is a dead letter that `cronbox dlq redrive` delivers. The app recognises late fires by their time. Also without
+# the alias, because a schedule that cronbox 0.1 made has none until the publisher has updated it.
 resource "aws_lambda_function_event_invoke_config" "runner" {
+  for_each = { live = aws_lambda_alias.runner.name, latest = "$LATEST" }
+
   function_name                = aws_lambda_function.runner.function_name
+  qualifier                    = each.value
   maximum_event_age_in_seconds = 3600
   maximum_retry_attempts       = 2
 
@@ -64,9 +95,12 @@ resource "aws_lambda_function_event_invoke_config" "runner" {
 }
 
 resource "aws_iam_role" "runner" {
-  name               = "${local.name}-runner"
-  description        = "Permissions of cronbox's runner; none on EventBridge Scheduler."
-  assume_role_policy = data.aws_iam_policy_document.lambda_trust.json
+  name                 = "${local.global_name}-runner"
+  path                 = var.iam_path
+  permissions_boundary = var.permissions_boundary_arn
+  description          = "Permissions of cronbox's runner; none on EventBridge Scheduler."
+  assume_role_policy   = data.aws_iam_policy_document.lambda_trust.json
+  tags                 = var.tags
 }
 
 resource "aws_iam_role_policy" "runner" {

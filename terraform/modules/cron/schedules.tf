@@ -4,12 +4,21 @@
 
 resource "aws_scheduler_schedule_group" "this" {
   name = local.name
+  tags = var.tags
+
+  # It deletes its schedules one after another, and is gone after them.
+  timeouts {
+    delete = "60m"
+  }
 }
 
 resource "aws_iam_role" "scheduler" {
-  name               = "${local.name}-scheduler"
-  description        = "The role with which EventBridge Scheduler invokes cronbox's runner."
-  assume_role_policy = data.aws_iam_policy_document.scheduler_trust.json
+  name                 = "${local.global_name}-scheduler"
+  path                 = var.iam_path
+  permissions_boundary = var.permissions_boundary_arn
+  description          = "The role with which EventBridge Scheduler invokes cronbox's runner."
+  assume_role_policy   = data.aws_iam_policy_document.scheduler_trust.json
+  tags                 = var.tags
 }
 
 data "aws_iam_policy_document" "scheduler_trust" {
@@ -49,9 +58,10 @@ resource "aws_iam_role_policy" "scheduler" {
 
 data "aws_iam_policy_document" "scheduler" {
   statement {
-    sid       = "InvokeTheRunner"
-    actions   = ["lambda:InvokeFunction"]
-    resources = [local.runner_arn]
+    sid     = "InvokeTheRunner"
+    actions = ["lambda:InvokeFunction"]
+    # Also without the alias, for schedules that cronbox 0.1 made.
+    resources = ["${local.function_arns["runner"]}:live", local.function_arns["runner"]]
   }
 
   statement {

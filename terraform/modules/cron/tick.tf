@@ -5,12 +5,13 @@ resource "aws_cloudwatch_event_rule" "tick" {
   description         = "Invokes cronbox's publisher."
   schedule_expression = "rate(1 minute)"
   state               = "ENABLED"
+  tags                = var.tags
 }
 
 resource "aws_cloudwatch_event_target" "tick" {
   rule      = aws_cloudwatch_event_rule.tick.name
   target_id = "publisher"
-  arn       = aws_lambda_function.publisher.arn
+  arn       = aws_lambda_alias.publisher.arn
 
   # As in the Lambda's own queue: a tick that waits is out of date. A minute is the minimum that AWS accepts.
   retry_policy {
@@ -24,6 +25,7 @@ resource "aws_lambda_permission" "tick" {
   statement_id   = "tick"
   action         = "lambda:InvokeFunction"
   function_name  = aws_lambda_function.publisher.function_name
+  qualifier      = aws_lambda_alias.publisher.name
   principal      = "events.amazonaws.com"
   source_arn     = aws_cloudwatch_event_rule.tick.arn
   source_account = local.account_id

@@ -12,6 +12,52 @@ variable "env" {
   }
 }
 
+variable "name_prefix" {
+  description = "The beginning of every name. An account that has the environment twice, for example for two teams, needs another one."
+  type        = string
+  default     = "cronbox"
+
+  validation {
+    # A role's name has at most 64 characters: prefix, env, region (at most 14) and -publisher.
+    condition     = can(regex("^[a-z][a-z0-9-]{0,11}$", var.name_prefix))
+    error_message = "name_prefix must be 1 to 12 lower-case letters, digits or hyphens, and begin with a letter."
+  }
+}
+
+variable "regional_names" {
+  description = "Whether the names of roles and dashboard contain the region, so that an account can have the environment in two regions. False keeps the names that cronbox 0.1 gave: a new name is a new role, which schedules use only after the publisher has updated them."
+  type        = bool
+  default     = true
+}
+
+variable "tags" {
+  description = "Tags of every resource that can have them, in addition to the provider's default_tags."
+  type        = map(string)
+  default     = {}
+}
+
+variable "permissions_boundary_arn" {
+  description = "The permissions boundary of the three roles; null = none."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.permissions_boundary_arn == null || can(regex("^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/.+$", var.permissions_boundary_arn))
+    error_message = "permissions_boundary_arn must be the ARN of a policy (arn:aws:iam::account:policy/name)."
+  }
+}
+
+variable "iam_path" {
+  description = "The path of the three roles."
+  type        = string
+  default     = "/"
+
+  validation {
+    condition     = can(regex("^/([a-zA-Z0-9+=,.@_-]+/)*$", var.iam_path))
+    error_message = "iam_path must begin and end with /."
+  }
+}
+
 # Network
 
 variable "vpc_id" {
@@ -45,7 +91,7 @@ variable "database_security_group_id" {
 }
 
 variable "database_port" {
-  description = "The database's TCP port."
+  description = "The database's TCP port: the security groups permit it, and a secret that does not name a port has it."
   type        = number
   default     = 5432
 
@@ -56,7 +102,7 @@ variable "database_port" {
 }
 
 variable "create_vpc_endpoints" {
-  description = "Create interface endpoints for scheduler and secretsmanager; necessary in subnets without NAT."
+  description = "Create interface endpoints for scheduler and secretsmanager; necessary in subnets without NAT. They answer for every client of the VPC, so create them in one environment of a VPC only."
   type        = bool
   default     = false
 }
@@ -83,14 +129,14 @@ variable "endpoint_security_group_ids" {
   }
 }
 
-variable "app_security_group_id" {
-  description = "The security group of the app or of its load balancer; the runner then reaches only it on the app's port. Null: the app's port at every address, because a DNS name is no address. Known at plan time."
-  type        = string
-  default     = null
+variable "app_security_group_ids" {
+  description = "The security group of the app or of its load balancer; the runner then reaches only it on the app's port, and it admits the runner there. Empty: the app's port at every address, because a DNS name is no address. A list of at most one, so that a group can be made in the same apply."
+  type        = list(string)
+  default     = []
 
   validation {
-    condition     = var.app_security_group_id == null || startswith(coalesce(var.app_security_group_id, "sg-"), "sg-")
-    error_message = "app_security_group_id must be the id of a security group (sg-..)."
+    condition     = length(var.app_security_group_ids) <= 1 && alltrue([for id in var.app_security_group_ids : startswith(id, "sg-")])
+    error_message = "app_security_group_ids must be the id of one security group (sg-..)."
   }
 }
 
@@ -108,22 +154,34 @@ variable "dead_letter_operator_arns" {
 # Secrets and the app
 
 variable "database_secret_arn" {
-  description = "Secrets Manager's ARN of the publisher's database secret: a DSN, or RDS's own JSON."
+  description = "Secrets Manager's ARN of the publisher's database secret: a DSN, or RDS's own JSON. It must be in the region of the functions."
   type        = string
 
   validation {
-    condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:", var.database_secret_arn))
-    error_message = "database_secret_arn must be an ARN of Secrets Manager; the secret itself never goes through Terraform."
+    condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:.+-[A-Za-z0-9]{6}$", var.database_secret_arn))
+    error_message = "database_secret_arn must be a complete ARN of Secrets Manager, with the six characters at its end; the secret itself never goes through Terraform."
   }
 }
 
-variable "database_ca_file" {
-  description = "Path of the certificate authorities of the database, in the publisher; publisher.zip contains RDS's."
+variable "database_host" {
+  description = "The database's host, for a secret that does not name it: RDS's own has only username and password."
   type        = string
-  default     = "/var/task/rds-ca.pem"
+  default     = null
+}
+
+variable "database_name" {
+  description = "The name of the database, for a secret that does not name it."
+  type        = string
+  default     = null
+}
+
+variable "database_ca_file" {
+  description = "Path of the certificate authorities of the database, in the publisher; null = /var/task/rds-ca.pem, which publisher.zip has, for the regions that its authorities of RDS cover."
+  type        = string
+  default     = null
 
   validation {
-    condition     = startswith(var.database_ca_file, "/")
+    condition     = var.database_ca_file == null || startswith(coalesce(var.database_ca_file, "/"), "/")
     error_message = "database_ca_file must be an absolute path; a zip is unpacked in /var/task."
   }
 }
@@ -144,8 +202,8 @@ variable "scheduler_key_secret_arn" {
   type        = string
 
   validation {
-    condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:", var.scheduler_key_secret_arn))
-    error_message = "scheduler_key_secret_arn must be an ARN of Secrets Manager; the key itself never goes through Terraform."
+    condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:.+-[A-Za-z0-9]{6}$", var.scheduler_key_secret_arn))
+    error_message = "scheduler_key_secret_arn must be a complete ARN of Secrets Manager, with the six characters at its end; the key itself never goes through Terraform."
   }
 }
 
@@ -155,8 +213,8 @@ variable "secrets_kms_key_arn" {
   default     = null
 
   validation {
-    condition     = var.secrets_kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:", var.secrets_kms_key_arn))
-    error_message = "secrets_kms_key_arn must be an ARN of KMS."
+    condition     = var.secrets_kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$", var.secrets_kms_key_arn))
+    error_message = "secrets_kms_key_arn must be the ARN of a key of KMS (arn:aws:kms:region:account:key/id)."
   }
 }
 
@@ -171,11 +229,11 @@ variable "app_base_url" {
 
   # The runner sends the scheduler key there.
   validation {
-    condition = (
-      can(regex("^https://|^http://(localhost|127[.][0-9.]+|\\[::1\\])(:[0-9]+)?(/|$)", var.app_base_url))
-      || !startswith(var.app_base_url, "http://")
-      || var.app_base_url_allow_http
-    )
+    condition = anytrue([
+      can(regex("^https://|^http://(localhost|127[.][0-9.]+|\\[::1\\])(:[0-9]+)?(/|$)", var.app_base_url)),
+      !startswith(var.app_base_url, "http://"),
+      var.app_base_url_allow_http,
+    ])
     error_message = "app_base_url must begin with https://, because the scheduler key is sent there. If the network is trusted, set app_base_url_allow_http = true."
   }
 }
@@ -188,23 +246,27 @@ variable "app_base_url_allow_http" {
 
 # Lambdas
 
-variable "publisher_zip" {
-  description = "Path of publisher.zip, as `make lambdas` leaves it."
-  type        = string
+variable "zips" {
+  description = "Where publisher.zip and runner.zip are: a folder, as `make lambdas` leaves it, or a bucket that has them as <prefix>publisher-<sha256>.zip and <prefix>runner-<sha256>.zip. The digests are those of SHA256SUMS, in hexadecimal."
+  type = object({
+    folder           = optional(string)
+    bucket           = optional(string)
+    prefix           = optional(string, "")
+    publisher_sha256 = optional(string)
+    runner_sha256    = optional(string)
+  })
 
   validation {
-    condition     = fileexists(var.publisher_zip)
-    error_message = "publisher_zip does not exist: run `make lambdas` first."
+    condition     = (var.zips.folder == null) != (var.zips.bucket == null)
+    error_message = "zips: name either a folder or a bucket."
   }
-}
-
-variable "runner_zip" {
-  description = "Path of runner.zip, as `make lambdas` leaves it."
-  type        = string
 
   validation {
-    condition     = fileexists(var.runner_zip)
-    error_message = "runner_zip does not exist: run `make lambdas` first."
+    condition = alltrue([
+      for sha256 in [var.zips.publisher_sha256, var.zips.runner_sha256] :
+      var.zips.bucket == null ? sha256 == null : can(regex("^[0-9a-f]{64}$", sha256))
+    ])
+    error_message = "zips: publisher_sha256 and runner_sha256 are digests of 64 hexadecimal digits; a bucket needs both, a folder none."
   }
 }
 
@@ -228,6 +290,7 @@ variable "publisher" {
     # The account's smallest quota of UpdateSchedule is 250 a second; this leaves some for operators.
     api_tps = optional(number, 200)
     # Two, so that the next tick does not wait for a long drain; more have no advantage, because they share the rate.
+    # -1: no reservation, for an account with a quota of less than 122 concurrent executions.
     reserved_concurrency = optional(number, 2)
   })
   default = {}
@@ -237,20 +300,20 @@ variable "publisher" {
       var.publisher.batch_size >= 1 && var.publisher.batch_size <= 1000 &&
       var.publisher.max_attempts >= 1 && var.publisher.max_attempts <= 1000 &&
       var.publisher.api_concurrency >= 1 && var.publisher.api_concurrency <= 1000 &&
-      var.publisher.api_tps >= 1 && var.publisher.reserved_concurrency >= 1
+      var.publisher.api_tps >= 1 && (var.publisher.reserved_concurrency >= 1 || var.publisher.reserved_concurrency == -1)
     )
-    error_message = "publisher: batch_size, max_attempts and api_concurrency are 1 to 1000, api_tps and reserved_concurrency at least 1."
+    error_message = "publisher: batch_size, max_attempts and api_concurrency are 1 to 1000, api_tps at least 1, reserved_concurrency at least 1, or -1 for none."
   }
 }
 
 variable "runner_reserved_concurrency" {
-  description = "Concurrent runners: the limit protects the app when many schedules share a minute. More fires wait in Lambda's queue."
+  description = "Concurrent runners: the limit protects the app when many schedules share a minute. More fires wait in Lambda's queue. -1: no reservation, for an account with a quota of less than 122 concurrent executions; other functions of the account can then delay the fires."
   type        = number
   default     = 20
 
   validation {
-    condition     = var.runner_reserved_concurrency >= 1
-    error_message = "runner_reserved_concurrency must be at least 1."
+    condition     = var.runner_reserved_concurrency >= 1 || var.runner_reserved_concurrency == -1
+    error_message = "runner_reserved_concurrency must be at least 1, or -1 for none."
   }
 }
 
@@ -271,8 +334,8 @@ variable "logs_kms_key_arn" {
   default     = null
 
   validation {
-    condition     = var.logs_kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:", var.logs_kms_key_arn))
-    error_message = "logs_kms_key_arn must be an ARN of KMS."
+    condition     = var.logs_kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$", var.logs_kms_key_arn))
+    error_message = "logs_kms_key_arn must be the ARN of a key of KMS (arn:aws:kms:region:account:key/id)."
   }
 }
 
@@ -287,13 +350,24 @@ variable "trust_schedule_group" {
 # Alarms
 
 variable "alarm_topic_arns" {
-  description = "SNS topics to which alarms and their ends are sent; empty = alarms without a notification."
+  description = "SNS topics for alarms that somebody must look at now, and for their ends; empty = alarms without a notification."
   type        = list(string)
   default     = []
 
   validation {
-    condition     = alltrue([for arn in var.alarm_topic_arns : can(regex("^arn:aws[a-z-]*:sns:", arn))])
-    error_message = "alarm_topic_arns must be ARNs of SNS topics."
+    condition     = alltrue([for arn in var.alarm_topic_arns : can(regex("^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", arn))])
+    error_message = "alarm_topic_arns must be ARNs of SNS topics (arn:aws:sns:region:account:name)."
+  }
+}
+
+variable "ticket_topic_arns" {
+  description = "SNS topics for alarms that can wait until the next working day; null = those of alarm_topic_arns."
+  type        = list(string)
+  default     = null
+
+  validation {
+    condition     = alltrue([for arn in coalesce(var.ticket_topic_arns, []) : can(regex("^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", arn))])
+    error_message = "ticket_topic_arns must be ARNs of SNS topics (arn:aws:sns:region:account:name)."
   }
 }
 

@@ -102,6 +102,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         pooler: db::Pooler::None,
         bind_addr: listener.local_addr()?,
         admin_addr: None,
+        metrics_emf: false,
         env: parse_environment()?,
         schedules: None,
         db_max_connections: 40,

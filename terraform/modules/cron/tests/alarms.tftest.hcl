@@ -24,9 +24,11 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file is sufficient: this test does not read the zips.
-  publisher_zip = "versions.tf"
-  runner_zip    = "versions.tf"
+  zips = {
+    bucket           = "artefacts"
+    publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    runner_sha256    = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+  }
 }
 
 run "alarms" {
@@ -40,8 +42,8 @@ run "alarms" {
       "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
       "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
       "runner-dead-letters-undelivered", "runner-duration",
-      "schedules-dead-letters", "runner-dead-letters", "publisher-dead-letters",
-      "schedules-dead-letters-age", "runner-dead-letters-age", "publisher-dead-letters-age",
+      "schedules-dead-letters", "runner-dead-letters",
+      "schedules-dead-letters-age", "runner-dead-letters-age",
     ])
     error_message = "These alarms and no more."
   }
@@ -112,6 +114,21 @@ run "alarms" {
   }
 
   assert {
+    condition     = !anytrue([for alarm in aws_cloudwatch_metric_alarm.this : try(alarm.dimensions["QueueName"], "") == "cronbox-test-publisher-dlq"])
+    error_message = "A failed tick needs no one: the next one does its work."
+  }
+
+  assert {
+    condition = alltrue([
+      for name, alarm in aws_cloudwatch_metric_alarm.this : (
+        contains(["publisher-errors", "outbox-lag", "ledger-lag"], name) ?
+        alarm.datapoints_to_alarm == 3 && alarm.evaluation_periods == 5 : alarm.datapoints_to_alarm == alarm.evaluation_periods
+      )
+    ])
+    error_message = "One late tick leaves a minute without a value, which must not reset these alarms."
+  }
+
+  assert {
     condition     = !anytrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.metric_name == "Throttles" && try(alarm.dimensions["FunctionName"], "") == "cronbox-test-publisher"])
     error_message = "A long drain throttles the publisher normally."
   }
@@ -128,11 +145,32 @@ run "alarms" {
   }
 }
 
+run "tickets_have_their_own_topics" {
+  command = plan
+
+  variables {
+    ticket_topic_arns = ["arn:aws:sns:eu-west-1:123456789012:tickets"]
+  }
+
+  assert {
+    condition = toset([for name, alarm in aws_cloudwatch_metric_alarm.this : name if alarm.alarm_actions == toset(var.ticket_topic_arns) && alarm.ok_actions == toset(var.ticket_topic_arns)]) == toset([
+      "figures-unread", "fires-disagree", "orphans-refused", "publisher-dead-letters-undelivered", "publisher-duration",
+      "publisher-events-dropped", "runner-duration", "sweep-age", "xmin-age",
+    ])
+    error_message = "What loses or delays no fire can wait."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["outbox-lag"].alarm_actions == toset(var.alarm_topic_arns)
+    error_message = "All others are pages."
+  }
+}
+
 run "dashboard" {
   command = plan
 
   assert {
-    condition = [for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : widget.properties.title if widget.y == 0] == [
+    condition = [for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : widget.properties.title if !endswith(widget.properties.title, ": wrong") && widget.properties.title != "ledger"] == [
       "1 edit", "2 outbox", "3 publisher", "4 schedule", "5 fire", "6 runner", "7 run", "dead letters",
     ]
     error_message = "The seven steps, left to right."
@@ -146,7 +184,12 @@ run "dashboard" {
   }
 
   assert {
-    condition     = alltrue([for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : widget.x + widget.width <= 24])
-    error_message = "A dashboard is 24 wide."
+    condition     = alltrue([for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : widget.x + widget.width <= 24 && widget.width >= 6])
+    error_message = "A dashboard is 24 wide, and a legend needs 6."
+  }
+
+  assert {
+    condition     = length(distinct([for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : "${widget.x} ${widget.y}"])) == 17
+    error_message = "No widget covers another one."
   }
 }

@@ -19,19 +19,19 @@ override_data {
 override_resource {
   target          = aws_iam_role.scheduler
   override_during = plan
-  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-scheduler" }
+  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-scheduler" }
 }
 
 override_resource {
   target          = aws_iam_role.publisher
   override_during = plan
-  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-publisher" }
+  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-publisher" }
 }
 
 override_resource {
   target          = aws_iam_role.runner
   override_during = plan
-  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-runner" }
+  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-runner" }
 }
 
 override_resource {
@@ -44,6 +44,18 @@ override_resource {
   target          = aws_lambda_function.publisher
   override_during = plan
   values          = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-publisher" }
+}
+
+override_resource {
+  target          = aws_lambda_alias.runner
+  override_during = plan
+  values          = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner:live" }
+}
+
+override_resource {
+  target          = aws_lambda_alias.publisher
+  override_during = plan
+  values          = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-publisher:live" }
 }
 
 override_resource {
@@ -97,9 +109,11 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file is sufficient: this test does not read the zips.
-  publisher_zip = "versions.tf"
-  runner_zip    = "versions.tf"
+  zips = {
+    bucket           = "artefacts"
+    publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    runner_sha256    = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+  }
 }
 
 run "publisher" {
@@ -121,8 +135,8 @@ run "publisher" {
       CRONBOX_DB_SECRET_ARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
       CRONBOX_DB_CA_FILE         = "/var/task/rds-ca.pem"
       CRONBOX_POOLER             = "none"
-      CRONBOX_RUNNER_LAMBDA_ARN  = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
-      CRONBOX_SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
+      CRONBOX_RUNNER_LAMBDA_ARN  = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner:live"
+      CRONBOX_SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-scheduler"
       CRONBOX_SCHEDULE_GROUP     = "cronbox-test"
       CRONBOX_SCHEDULE_DLQ_ARN   = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
       CRONBOX_BATCH_SIZE         = "100"
@@ -140,11 +154,11 @@ run "publisher" {
 
   assert {
     condition = terraform_data.generation.triggers_replace == [
-      "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner",
-      "arn:aws:iam::123456789012:role/cronbox-test-scheduler",
+      "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner:live",
+      "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-scheduler",
       "cronbox-test",
       "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq",
-      filebase64sha256("versions.tf"),
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     ]
     error_message = "Each change of what is published raises the generation."
   }
@@ -160,8 +174,49 @@ run "publisher" {
   }
 
   assert {
-    condition     = aws_cloudwatch_event_target.tick.arn == aws_lambda_function.publisher.arn && one(aws_cloudwatch_event_target.tick.retry_policy).maximum_event_age_in_seconds == 60
+    condition     = aws_cloudwatch_event_target.tick.arn == aws_lambda_alias.publisher.arn && one(aws_cloudwatch_event_target.tick.retry_policy).maximum_event_age_in_seconds == 60
     error_message = "The rule invokes the publisher, and discards a tick within its minute."
+  }
+}
+
+run "a_secret_of_two_fields_gets_the_rest_from_the_environment" {
+  command = plan
+
+  variables {
+    database_host = "db.example.com"
+    database_port = 5433
+    database_name = "cronbox"
+  }
+
+  assert {
+    condition = { for name, value in aws_lambda_function.publisher.environment[0].variables : name => value if can(regex("_DB_(HOST|PORT|NAME)$", name)) } == {
+      CRONBOX_DB_HOST = "db.example.com"
+      CRONBOX_DB_PORT = "5433"
+      CRONBOX_DB_NAME = "cronbox"
+    }
+    error_message = "RDS's own secret has no host."
+  }
+}
+
+run "code" {
+  command = plan
+
+  assert {
+    condition = (
+      aws_lambda_function.publisher.s3_bucket == "artefacts" && aws_lambda_function.publisher.s3_key == "publisher-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.zip" &&
+      aws_lambda_function.runner.s3_bucket == "artefacts" && aws_lambda_function.runner.s3_key == "runner-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.zip"
+    )
+    error_message = "The code is named by its digest, so every environment gets the same."
+  }
+
+  assert {
+    condition     = aws_lambda_function.publisher.publish && aws_lambda_function.runner.publish
+    error_message = "Each change is a version."
+  }
+
+  assert {
+    condition     = { for qualifier, config in aws_lambda_function_event_invoke_config.runner : qualifier => config.qualifier } == { live = "live", latest = "$LATEST" }
+    error_message = "Failures are kept for fires of schedules with and without the alias."
   }
 }
 
@@ -169,7 +224,7 @@ run "runner" {
   command = plan
 
   assert {
-    condition     = aws_lambda_function.runner.timeout == 15 && aws_lambda_function_event_invoke_config.runner.maximum_retry_attempts == 2 && aws_lambda_function_event_invoke_config.runner.maximum_event_age_in_seconds == 3600
+    condition     = aws_lambda_function.runner.timeout == 15 && alltrue([for config in aws_lambda_function_event_invoke_config.runner : config.maximum_retry_attempts == 2 && config.maximum_event_age_in_seconds == 3600])
     error_message = "A delivery ends after 12 s, is tried three times, and waits for an hour at most."
   }
 
@@ -212,8 +267,81 @@ run "dead_letters" {
   assert {
     condition = (
       aws_lambda_function_event_invoke_config.publisher.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["publisher"].arn &&
-      aws_lambda_function_event_invoke_config.runner.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["runner"].arn
+      alltrue([for config in aws_lambda_function_event_invoke_config.runner : config.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["runner"].arn])
     )
     error_message = "The failures of a Lambda go to its own queue."
+  }
+}
+
+run "names_of_two_regions_differ" {
+  command = plan
+
+  assert {
+    condition = (
+      [for role in [aws_iam_role.publisher, aws_iam_role.runner, aws_iam_role.scheduler] : role.name] ==
+      ["cronbox-test-eu-west-1-publisher", "cronbox-test-eu-west-1-runner", "cronbox-test-eu-west-1-scheduler"] &&
+      aws_cloudwatch_dashboard.this.dashboard_name == "cronbox-test-eu-west-1"
+    )
+    error_message = "Roles and dashboards are of the account, so their names have the region."
+  }
+}
+
+run "names_and_tags_of_a_company" {
+  command = plan
+
+  variables {
+    name_prefix              = "acme-cron"
+    regional_names           = false
+    iam_path                 = "/cron/"
+    permissions_boundary_arn = "arn:aws:iam::123456789012:policy/boundary"
+    tags                     = { cost-centre = "42" }
+  }
+
+  assert {
+    condition = alltrue([
+      for role in [aws_iam_role.publisher, aws_iam_role.runner, aws_iam_role.scheduler] :
+      startswith(role.name, "acme-cron-test-") && role.path == "/cron/" && role.permissions_boundary == "arn:aws:iam::123456789012:policy/boundary"
+    ])
+    error_message = "Names, path and boundary are those that were asked for."
+  }
+
+  assert {
+    condition = alltrue([
+      for tags in concat(
+        [for queue in aws_sqs_queue.dead_letters : queue.tags],
+        [for role in [aws_iam_role.publisher, aws_iam_role.runner, aws_iam_role.scheduler] : role.tags],
+        [for function in [aws_lambda_function.publisher, aws_lambda_function.runner] : function.tags],
+        [for alarm in aws_cloudwatch_metric_alarm.this : alarm.tags],
+        [for group in [aws_security_group.publisher, aws_security_group.runner] : group.tags],
+        [for log in [aws_cloudwatch_log_group.publisher, aws_cloudwatch_log_group.runner] : log.tags],
+        [aws_scheduler_schedule_group.this.tags, aws_cloudwatch_event_rule.tick.tags, aws_vpc_security_group_egress_rule.publisher_to_database.tags],
+      ) : tags == tomap({ cost-centre = "42" })
+    ])
+    error_message = "Everything is tagged."
+  }
+}
+
+run "an_account_with_the_first_quota" {
+  command = plan
+
+  variables {
+    publisher                   = { reserved_concurrency = -1 }
+    runner_reserved_concurrency = -1
+  }
+
+  assert {
+    condition     = aws_lambda_function.publisher.reserved_concurrent_executions == -1 && aws_lambda_function.runner.reserved_concurrent_executions == -1
+    error_message = "Nothing is reserved."
+  }
+}
+
+run "destroying_is_given_time" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for resource in [aws_scheduler_schedule_group.this, aws_security_group.publisher, aws_security_group.runner] : resource.timeouts.delete == "60m"
+    ])
+    error_message = "A group deletes its schedules one after another, and Lambda keeps its network interfaces for up to 45 minutes."
   }
 }

@@ -15,18 +15,44 @@ override_data {
   values          = { account_id = "123456789012" }
 }
 
+override_data {
+  target          = data.aws_vpc.endpoints
+  override_during = plan
+  values          = { cidr_block_associations = [{ association_id = "1", cidr_block = "10.0.0.0/16", state = "associated" }, { association_id = "2", cidr_block = "10.1.0.0/16", state = "associated" }] }
+}
+
+override_data {
+  target          = data.aws_subnet.endpoints[0]
+  override_during = plan
+  values          = { availability_zone = "eu-west-1a", id = "subnet-0000000000000000a" }
+}
+
+override_data {
+  target          = data.aws_subnet.endpoints[1]
+  override_during = plan
+  values          = { availability_zone = "eu-west-1a", id = "subnet-0000000000000000b" }
+}
+
+override_data {
+  target          = data.aws_subnet.endpoints[2]
+  override_during = plan
+  values          = { availability_zone = "eu-west-1b", id = "subnet-0000000000000000c" }
+}
+
 variables {
   env                        = "test"
   vpc_id                     = "vpc-0123456789abcdef0"
-  subnet_ids                 = ["subnet-0123456789abcdef0"]
+  subnet_ids                 = ["subnet-0000000000000000a", "subnet-0000000000000000b", "subnet-0000000000000000c"]
   database_security_group_id = "sg-0123456789abcdef0"
   database_secret_arn        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file is sufficient: this test does not read the zips.
-  publisher_zip = "versions.tf"
-  runner_zip    = "versions.tf"
+  zips = {
+    bucket           = "artefacts"
+    publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    runner_sha256    = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+  }
 }
 
 run "without_endpoints_aws_is_reached_by_nat" {
@@ -50,7 +76,7 @@ run "with_endpoints_aws_is_reached_only_by_them" {
   variables {
     create_vpc_endpoints        = true
     endpoint_security_group_ids = ["sg-0000000000000000e"]
-    app_security_group_id       = "sg-0000000000000000a"
+    app_security_group_ids      = ["sg-0000000000000000a"]
   }
 
   assert {
@@ -72,6 +98,42 @@ run "with_endpoints_aws_is_reached_only_by_them" {
       aws_vpc_security_group_egress_rule.runner_to_app[0].to_port == 443
     )
     error_message = "The runner reaches only the app's group."
+  }
+}
+
+run "endpoints_admit_the_whole_network" {
+  command = plan
+
+  variables {
+    create_vpc_endpoints = true
+  }
+
+  assert {
+    condition     = one(aws_security_group.endpoints[0].ingress).cidr_blocks == tolist(["10.0.0.0/16", "10.1.0.0/16"]) && one(aws_security_group.endpoints[0].ingress).to_port == 443
+    error_message = "Private DNS sends every client of the VPC to the endpoints."
+  }
+
+  assert {
+    condition = alltrue([
+      for endpoint in aws_vpc_endpoint.this : endpoint.private_dns_enabled && endpoint.subnet_ids == toset(["subnet-0000000000000000a", "subnet-0000000000000000c"])
+    ])
+    error_message = "AWS refuses an endpoint with two subnets of one zone."
+  }
+}
+
+run "the_app_admits_the_runner" {
+  command = plan
+
+  variables {
+    app_base_url           = "https://cron.example.com:8443"
+    app_security_group_ids = ["sg-0000000000000000a"]
+  }
+
+  assert {
+    condition = [for rule in aws_vpc_security_group_ingress_rule.app_from_runner : "${rule.security_group_id} ${rule.from_port} ${rule.to_port}"] == [
+      "sg-0000000000000000a 8443 8443",
+    ]
+    error_message = "The app's group admits the runner on its port."
   }
 }
 

@@ -24,9 +24,11 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file is sufficient: this test does not read the zips.
-  publisher_zip = "versions.tf"
-  runner_zip    = "versions.tf"
+  zips = {
+    bucket           = "artefacts"
+    publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    runner_sha256    = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+  }
 }
 
 run "publisher_may" {
@@ -50,7 +52,7 @@ run "publisher_may" {
         Sid       = "PassTheSchedulesRole"
         Effect    = "Allow"
         Action    = "iam:PassRole"
-        Resource  = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
+        Resource  = "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-scheduler"
         Condition = { StringEquals = { "iam:PassedToService" = "scheduler.amazonaws.com" } }
       },
       {
@@ -72,6 +74,19 @@ run "publisher_may" {
         Resource = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-publisher-dlq"
       },
       {
+        Sid    = "NoNetworkInterfacesByCode"
+        Effect = "Deny"
+        Action = [
+          "ec2:UnassignPrivateIpAddresses", "ec2:DetachNetworkInterface", "ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces",
+          "ec2:DeleteNetworkInterface", "ec2:CreateNetworkInterface", "ec2:AssignPrivateIpAddresses",
+        ]
+        Resource = "*"
+        Condition = { ArnLike = { "lambda:SourceFunctionArn" = [
+          "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-publisher",
+          "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-publisher:*",
+        ] } }
+      },
+      {
         Sid    = "NetworkInterfaces"
         Effect = "Allow"
         Action = [
@@ -89,7 +104,7 @@ run "runner_may" {
   command = plan
 
   assert {
-    condition = [for statement in jsondecode(data.aws_iam_policy_document.runner.json).Statement : statement if statement.Sid != "NetworkInterfaces"] == [
+    condition = [for statement in jsondecode(data.aws_iam_policy_document.runner.json).Statement : statement if !strcontains(statement.Sid, "NetworkInterfaces")] == [
       {
         Sid      = "SchedulerKey"
         Effect   = "Allow"
@@ -113,16 +128,34 @@ run "runner_may" {
   }
 }
 
+run "code_of_neither_may_change_network_interfaces" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for name, policy in { publisher = data.aws_iam_policy_document.publisher, runner = data.aws_iam_policy_document.runner } : anytrue([
+        for statement in jsondecode(policy.json).Statement :
+        statement.Effect == "Deny" && length(setsubtract(["ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface"], flatten([statement.Action]))) == 0 &&
+        try(contains(statement.Condition.ArnLike["lambda:SourceFunctionArn"], "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-${name}"), false)
+      ])
+    ])
+    error_message = "Only Lambda itself makes interfaces; it has no lambda:SourceFunctionArn."
+  }
+}
+
 run "scheduler_may" {
   command = plan
 
   assert {
     condition = jsondecode(data.aws_iam_policy_document.scheduler.json).Statement == [
       {
-        Sid      = "InvokeTheRunner"
-        Effect   = "Allow"
-        Action   = "lambda:InvokeFunction"
-        Resource = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
+        Sid    = "InvokeTheRunner"
+        Effect = "Allow"
+        Action = "lambda:InvokeFunction"
+        Resource = [
+          "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner:live",
+          "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner",
+        ]
       },
       {
         Sid      = "DeadLetters"
@@ -149,8 +182,9 @@ run "scheduler_may" {
 
   assert {
     condition = (
-      endswith(local.runner_arn, ":${aws_lambda_function.runner.function_name}") &&
-      endswith(local.scheduler_role_arn, "/${aws_iam_role.scheduler.name}") &&
+      endswith(local.function_arns["publisher"], ":${aws_lambda_function.publisher.function_name}") &&
+      endswith(local.function_arns["runner"], ":${aws_lambda_function.runner.function_name}") &&
+      endswith(local.role_arns["scheduler"], "/${aws_iam_role.scheduler.name}") &&
       endswith(local.schedule_group_arn, "/${aws_scheduler_schedule_group.this.name}") &&
       endswith(local.log_group_arns["publisher"], ":${aws_cloudwatch_log_group.publisher.name}") &&
       endswith(local.log_group_arns["runner"], ":${aws_cloudwatch_log_group.runner.name}") &&
@@ -211,9 +245,9 @@ run "only_our_roles_write_dead_letters" {
           Action    = "sqs:SendMessage"
           Resource  = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-${name}-dlq"
           Condition = { ArnNotLike = { "aws:PrincipalArn" = [
-            "arn:aws:iam::123456789012:role/cronbox-test-publisher",
-            "arn:aws:iam::123456789012:role/cronbox-test-runner",
-            "arn:aws:iam::123456789012:role/cronbox-test-scheduler",
+            "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-publisher",
+            "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-runner",
+            "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-scheduler",
             "arn:aws:iam::123456789012:root",
           ] } }
         }

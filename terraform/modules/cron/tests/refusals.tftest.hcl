@@ -9,6 +9,16 @@ provider "aws" {
   skip_metadata_api_check     = true
 }
 
+provider "aws" {
+  alias                       = "il_central_1"
+  region                      = "il-central-1"
+  access_key                  = "fake"
+  secret_key                  = "fake"
+  skip_credentials_validation = true
+  skip_requesting_account_id  = true
+  skip_metadata_api_check     = true
+}
+
 override_data {
   target          = data.aws_caller_identity.current
   override_during = plan
@@ -24,9 +34,11 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file is sufficient: this test does not read the zips.
-  publisher_zip = "versions.tf"
-  runner_zip    = "versions.tf"
+  zips = {
+    bucket           = "artefacts"
+    publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    runner_sha256    = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+  }
 }
 
 run "refuses_an_environment_too_long_for_names" {
@@ -136,14 +148,120 @@ run "refuses_an_address_without_a_scheme" {
   expect_failures = [var.app_base_url]
 }
 
-run "refuses_a_zip_that_was_not_built" {
+run "refuses_zips_that_were_not_built" {
   command = plan
 
   variables {
-    publisher_zip = "nowhere.zip"
+    zips = { folder = "nowhere" }
   }
 
-  expect_failures = [var.publisher_zip]
+  # The publisher, which needs the runner's ARN, is not planned then.
+  expect_failures = [aws_lambda_function.runner]
+}
+
+run "refuses_zips_in_two_places" {
+  command = plan
+
+  variables {
+    zips = { folder = ".", bucket = "artefacts", publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", runner_sha256 = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb" }
+  }
+
+  expect_failures = [var.zips]
+}
+
+run "refuses_a_bucket_without_digests" {
+  command = plan
+
+  variables {
+    zips = { bucket = "artefacts", publisher_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" }
+  }
+
+  expect_failures = [var.zips]
+}
+
+run "refuses_a_secret_without_its_six_characters" {
+  command = plan
+
+  variables {
+    database_secret_arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db"
+  }
+
+  expect_failures = [var.database_secret_arn]
+}
+
+run "refuses_a_database_secret_of_another_region" {
+  command = plan
+
+  variables {
+    database_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:db-AbCdEf"
+  }
+
+  expect_failures = [aws_lambda_function.publisher]
+}
+
+run "refuses_a_key_of_another_region" {
+  command = plan
+
+  variables {
+    scheduler_key_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key-AbCdEf"
+  }
+
+  expect_failures = [aws_lambda_function.runner]
+}
+
+run "refuses_a_region_without_authorities" {
+  command = plan
+
+  variables {
+    database_secret_arn      = "arn:aws:secretsmanager:il-central-1:123456789012:secret:db-AbCdEf"
+    scheduler_key_secret_arn = "arn:aws:secretsmanager:il-central-1:123456789012:secret:key-AbCdEf"
+  }
+
+  providers = { aws = aws.il_central_1 }
+
+  expect_failures = [aws_lambda_function.publisher]
+}
+
+run "accepts_authorities_of_an_operator_there" {
+  command = plan
+
+  variables {
+    database_secret_arn      = "arn:aws:secretsmanager:il-central-1:123456789012:secret:db-AbCdEf"
+    scheduler_key_secret_arn = "arn:aws:secretsmanager:il-central-1:123456789012:secret:key-AbCdEf"
+    database_ca_file         = "/var/task/rds-ca.pem"
+  }
+
+  providers = { aws = aws.il_central_1 }
+}
+
+run "refuses_a_prefix_too_long_for_roles" {
+  command = plan
+
+  variables {
+    name_prefix = "acme-cron-box"
+  }
+
+  expect_failures = [var.name_prefix]
+}
+
+run "refuses_a_path_that_is_none" {
+  command = plan
+
+  variables {
+    iam_path = "cron"
+  }
+
+  expect_failures = [var.iam_path]
+}
+
+run "refuses_a_boundary_that_is_none" {
+  command = plan
+
+  variables {
+    permissions_boundary_arn = "boundary"
+  }
+
+  expect_failures = [var.permissions_boundary_arn]
 }
 
 run "refuses_a_relative_bundle" {
@@ -184,6 +302,16 @@ run "refuses_a_runner_that_never_runs" {
   }
 
   expect_failures = [var.runner_reserved_concurrency]
+}
+
+run "refuses_a_ticket_topic_that_is_none" {
+  command = plan
+
+  variables {
+    ticket_topic_arns = ["arn:aws:sns:eu-west-1"]
+  }
+
+  expect_failures = [var.ticket_topic_arns]
 }
 
 run "refuses_a_retention_that_cloudwatch_does_not_know" {

@@ -65,9 +65,7 @@ pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Json<Readin
 /// Counters of this instance and gauges of the ledger, in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(crate) async fn show_metrics(State(app): State<App>) -> Result<Response, Error> {
-    let pools = app.pools.by_name();
-    let rendered = app.metrics.render_metrics(&app.pools.reads, &pools, app.clock.now(), &app.clock_skew);
-    let text = rendered.await.map_err(anyhow::Error::from)?;
+    let text = app.render_metrics().await.map_err(anyhow::Error::from)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -1,0 +1,114 @@
+# Postgres, unless one exists already.
+
+resource "aws_db_subnet_group" "this" {
+  count = local.makes_database ? 1 : 0
+
+  name        = local.name
+  description = "The subnets of cronbox's database."
+  subnet_ids  = var.subnet_ids
+  tags        = var.tags
+}
+
+resource "aws_db_parameter_group" "this" {
+  # checkov:skip=CKV2_AWS_30: statements of tenants would be in the log
+  count = local.makes_database ? 1 : 0
+
+  name_prefix = "${local.name}-"
+  family      = "postgres${split(".", var.database.engine_version)[0]}"
+  description = "What cronbox relies on."
+  tags        = var.tags
+
+  dynamic "parameter" {
+    for_each = {
+      # Passwords and rows are encrypted on the way.
+      "rds.force_ssl" = { value = "1", apply_method = "immediate" }
+      # Lists read every day's partition (docs/operations.md#locks).
+      max_locks_per_transaction = { value = tostring(var.database.max_locks), apply_method = "pending-reboot" }
+      # Instances x CRONBOX_DB_MAX_CONNECTIONS, the publisher and operators.
+      max_connections = { value = tostring(var.database.max_connections), apply_method = "pending-reboot" }
+      # Live runs are updated often (docs/operations.md).
+      autovacuum_naptime = { value = "15", apply_method = "immediate" }
+      # A statement that takes a second is worth a line.
+      log_min_duration_statement = { value = "1000", apply_method = "immediate" }
+      log_lock_waits             = { value = "1", apply_method = "immediate" }
+    }
+
+    content {
+      name         = parameter.key
+      value        = parameter.value.value
+      apply_method = parameter.value.apply_method
+    }
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "aws_db_instance" "this" {
+  # checkov:skip=CKV_AWS_161: logins are Postgres's own, of least privilege
+  # checkov:skip=CKV_AWS_118: Performance Insights shows waits; enhanced monitoring costs by line
+  # checkov:skip=CKV_AWS_354: the database's own key, or AWS's
+  # checkov:skip=CKV_AWS_157: a variable
+  # checkov:skip=CKV_AWS_293: a variable
+  count = local.makes_database ? 1 : 0
+
+  identifier     = local.name
+  engine         = "postgres"
+  engine_version = var.database.engine_version
+  instance_class = var.database.instance_class
+  db_name        = "cronbox"
+
+  username            = "cronbox_owner_login"
+  password_wo         = jsondecode(ephemeral.aws_secretsmanager_secret_version.owner[0].secret_string).password
+  password_wo_version = var.secrets_version
+
+  storage_type          = "gp3"
+  allocated_storage     = var.database.storage_gb
+  max_allocated_storage = var.database.max_storage_gb
+  storage_encrypted     = true
+  kms_key_id            = var.database.kms_key_arn
+
+  multi_az               = var.database.is_multi_az
+  db_subnet_group_name   = aws_db_subnet_group.this[0].name
+  vpc_security_group_ids = [aws_security_group.database[0].id]
+  publicly_accessible    = false
+  # One of the authorities in the image and in publisher.zip.
+  ca_cert_identifier = "rds-ca-rsa2048-g1"
+
+  parameter_group_name       = aws_db_parameter_group.this[0].name
+  auto_minor_version_upgrade = true
+  apply_immediately          = var.database.apply_now
+  # After the backup, and before the night of most schedules.
+  backup_window      = "02:00-03:00"
+  maintenance_window = "sun:03:30-sun:04:30"
+
+  backup_retention_period         = var.database.backup_days
+  copy_tags_to_snapshot           = true
+  delete_automated_backups        = !var.database.is_protected
+  deletion_protection             = var.database.is_protected
+  skip_final_snapshot             = !var.database.is_protected
+  final_snapshot_identifier       = var.database.is_protected ? "${local.name}-final" : null
+  performance_insights_enabled    = true
+  enabled_cloudwatch_logs_exports = ["postgresql", "upgrade"]
+  tags                            = var.tags
+}
+
+resource "aws_security_group" "database" {
+  count = local.makes_database ? 1 : 0
+
+  name        = "${local.name}-database"
+  description = "cronbox database"
+  vpc_id      = var.vpc_id
+  tags        = var.tags
+}
+
+resource "aws_vpc_security_group_ingress_rule" "database_from_app" {
+  security_group_id            = local.database.security_group_id
+  description                  = "cronbox app (${var.env})"
+  referenced_security_group_id = aws_security_group.app.id
+  ip_protocol                  = "tcp"
+  from_port                    = local.database.port
+  to_port                      = local.database.port
+  tags                         = var.tags
+}

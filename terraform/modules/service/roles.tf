@@ -1,0 +1,94 @@
+# ECS reads the secrets and the image, and writes the log, with the execution role. The app itself has a role without permissions.
+
+data "aws_iam_policy_document" "trust" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["ecs-tasks.amazonaws.com"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [local.account_id]
+    }
+  }
+}
+
+resource "aws_iam_role" "execution" {
+  name                 = "${local.global_name}-ecs"
+  path                 = var.iam_path
+  permissions_boundary = var.permissions_boundary_arn
+  description          = "With it, ECS starts the tasks of cronbox's app."
+  assume_role_policy   = data.aws_iam_policy_document.trust.json
+  tags                 = var.tags
+}
+
+resource "aws_iam_role_policy" "execution" {
+  name   = "execution"
+  role   = aws_iam_role.execution.id
+  policy = data.aws_iam_policy_document.execution.json
+}
+
+data "aws_iam_policy_document" "execution" {
+  statement {
+    sid     = "Secrets"
+    actions = ["secretsmanager:GetSecretValue"]
+    resources = concat(
+      [local.database.owner_secret_arn, aws_secretsmanager_secret.secrets_key.arn],
+      [for secret in aws_secretsmanager_secret.login : secret.arn],
+      [for secret in aws_secretsmanager_secret.key : secret.arn],
+    )
+  }
+
+  dynamic "statement" {
+    for_each = var.secrets_kms_key_arn[*]
+
+    content {
+      sid       = "DecryptSecrets"
+      actions   = ["kms:Decrypt"]
+      resources = [statement.value]
+
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["secretsmanager.${local.region}.${data.aws_partition.current.dns_suffix}"]
+      }
+    }
+  }
+
+  statement {
+    sid       = "Log"
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.app.arn}:*"]
+  }
+
+  statement {
+    # IAM cannot restrict it to a repository.
+    sid       = "RegistryLogin"
+    actions   = ["ecr:GetAuthorizationToken"]
+    resources = ["*"]
+  }
+
+  dynamic "statement" {
+    # The repository of an image in ECR: <account>.dkr.ecr.<region>.amazonaws.com/<repository>@<digest>
+    for_each = try([regex("^([0-9]{12})[.]dkr[.]ecr[.]([a-z0-9-]+)[.][a-z.]+/([^@:]+)", var.image)], [])
+
+    content {
+      sid       = "Image"
+      actions   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+      resources = ["arn:${local.partition}:ecr:${statement.value[1]}:${statement.value[0]}:repository/${statement.value[2]}"]
+    }
+  }
+}
+
+resource "aws_iam_role" "task" {
+  name                 = "${local.global_name}-app"
+  path                 = var.iam_path
+  permissions_boundary = var.permissions_boundary_arn
+  description          = "The role of cronbox's app; it may do nothing."
+  assume_role_policy   = data.aws_iam_policy_document.trust.json
+  tags                 = var.tags
+}

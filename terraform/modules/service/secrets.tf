@@ -1,0 +1,127 @@
+# Secrets are made by ephemeral values and written by write-only arguments, so no plan and no state contains one. A secret is
+# written when its version changes; `secrets_version` changes all of them.
+
+locals {
+  # What an apply without keys would write, were the version new; `keys ensure` then says that this is no key.
+  no_key = "no key was given when secrets_version changed"
+
+  # The two logins of least privilege, by their names in Postgres: `cronbox-app migrate --roles` makes them.
+  logins = { app = "cronbox_serve", publisher = "cronbox_publish" }
+}
+
+ephemeral "aws_secretsmanager_random_password" "owner" {
+  password_length     = 32
+  exclude_punctuation = true
+}
+
+ephemeral "aws_secretsmanager_random_password" "app" {
+  password_length     = 32
+  exclude_punctuation = true
+}
+
+ephemeral "aws_secretsmanager_random_password" "publisher" {
+  password_length     = 32
+  exclude_punctuation = true
+}
+
+# 32 characters are the 32 bytes of a key.
+ephemeral "aws_secretsmanager_random_password" "secrets_key" {
+  password_length     = 32
+  exclude_punctuation = true
+}
+
+resource "aws_secretsmanager_secret" "owner" {
+  # checkov:skip=CKV2_AWS_57: raise secrets_version; Secrets Manager's rotation needs a function for Postgres
+  # checkov:skip=CKV_AWS_149: a variable
+  count = local.makes_database ? 1 : 0
+
+  name        = "${local.name}-owner"
+  description = "The login of cronbox's database that owns it; only migrations use it."
+  kms_key_id  = var.secrets_kms_key_arn
+  # A database that is not protected is for trials; its names must be free at once.
+  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  tags                    = var.tags
+}
+
+resource "aws_secretsmanager_secret_version" "owner" {
+  count = local.makes_database ? 1 : 0
+
+  secret_id                = aws_secretsmanager_secret.owner[0].id
+  secret_string_wo         = jsonencode({ username = "cronbox_owner_login", password = ephemeral.aws_secretsmanager_random_password.owner.random_password })
+  secret_string_wo_version = var.secrets_version
+}
+
+# The database gets what was stored, so that an apply that stops in between leaves no other password in the secret.
+ephemeral "aws_secretsmanager_secret_version" "owner" {
+  count = local.makes_database ? 1 : 0
+
+  secret_id = aws_secretsmanager_secret_version.owner[0].secret_id
+}
+
+resource "aws_secretsmanager_secret" "login" {
+  # checkov:skip=CKV2_AWS_57: raise secrets_version; Secrets Manager's rotation needs a function for Postgres
+  # checkov:skip=CKV_AWS_149: a variable
+  for_each = local.logins
+
+  name        = "${local.name}-${each.key}-login"
+  description = "The login of cronbox's ${each.key} at its database."
+  kms_key_id  = var.secrets_kms_key_arn
+  # A database that is not protected is for trials; its names must be free at once.
+  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  tags                    = var.tags
+}
+
+resource "aws_secretsmanager_secret_version" "login" {
+  for_each = local.logins
+
+  secret_id = aws_secretsmanager_secret.login[each.key].id
+  secret_string_wo = jsonencode({
+    username = each.value
+    password = each.key == "app" ? ephemeral.aws_secretsmanager_random_password.app.random_password : ephemeral.aws_secretsmanager_random_password.publisher.random_password
+  })
+  secret_string_wo_version = var.secrets_version
+}
+
+resource "aws_secretsmanager_secret" "key" {
+  # checkov:skip=CKV2_AWS_57: keys are rotated by docs/keys.md
+  # checkov:skip=CKV_AWS_149: a variable
+  for_each = toset(["scheduler", "admin"])
+
+  name        = "${local.name}-${each.key}-key"
+  description = "The ${each.key} key of cronbox's app."
+  kms_key_id  = var.secrets_kms_key_arn
+  # A database that is not protected is for trials; its names must be free at once.
+  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  tags                    = var.tags
+}
+
+resource "aws_secretsmanager_secret_version" "key" {
+  for_each = aws_secretsmanager_secret.key
+
+  secret_id                = each.value.id
+  secret_string_wo         = each.key == "scheduler" ? coalesce(var.scheduler_key, local.no_key) : coalesce(var.admin_key, local.no_key)
+  secret_string_wo_version = var.secrets_version
+}
+
+# It encrypts header values and signing secrets in the database. Without it they are lost, so secrets_version does not change it.
+resource "aws_secretsmanager_secret" "secrets_key" {
+  # checkov:skip=CKV2_AWS_57: docs/deploy.md says how it is rotated, with re-encryption
+  # checkov:skip=CKV_AWS_149: a variable
+  name        = "${local.name}-secrets-key"
+  description = "The key that encrypts secrets in cronbox's database. Never delete it."
+  kms_key_id  = var.secrets_kms_key_arn
+  # A database that is not protected is for trials; its names must be free at once.
+  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  tags                    = var.tags
+}
+
+resource "aws_secretsmanager_secret_version" "secrets_key" {
+  secret_id                = aws_secretsmanager_secret.secrets_key.id
+  secret_string_wo         = "k1:${base64encode(ephemeral.aws_secretsmanager_random_password.secrets_key.random_password)}"
+  secret_string_wo_version = 1
+
+  lifecycle {
+    # A rotation writes two keys.
+    ignore_changes = [secret_string_wo_version]
+  }
+}

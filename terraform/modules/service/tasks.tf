@@ -1,0 +1,155 @@
+# The tasks of the app: four containers of one image. The first three end: they bring the schema up to date, and make sure that
+# both keys exist. The app waits for them.
+
+locals {
+  # Where a value of a secret in JSON is.
+  owner     = { PGUSER = "${local.database.owner_secret_arn}:username::", PGPASSWORD = "${local.database.owner_secret_arn}:password::" }
+  app_login = { PGUSER = "${aws_secretsmanager_secret.login["app"].arn}:username::", PGPASSWORD = "${aws_secretsmanager_secret.login["app"].arn}:password::" }
+
+  # The login is in PGUSER and PGPASSWORD.
+  connection = { DATABASE_URL = "postgres://${local.database.host}:${local.database.port}/${local.database.name}?sslmode=verify-full" }
+
+  containers = {
+    migrate = {
+      command     = ["migrate", "--roles"]
+      waits_for   = []
+      environment = local.connection
+      secrets = merge(local.owner, {
+        CRONBOX_SERVE_PASSWORD   = "${aws_secretsmanager_secret.login["app"].arn}:password::"
+        CRONBOX_PUBLISH_PASSWORD = "${aws_secretsmanager_secret.login["publisher"].arn}:password::"
+      })
+    }
+    scheduler-key = {
+      command     = ["keys", "ensure", "--kind", "scheduler", "--name", "runner"]
+      waits_for   = ["migrate"]
+      environment = local.connection
+      secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["scheduler"].arn })
+    }
+    admin-key = {
+      command     = ["keys", "ensure", "--kind", "admin", "--name", "operator"]
+      waits_for   = ["migrate"]
+      environment = local.connection
+      secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["admin"].arn })
+    }
+    app = {
+      command   = ["serve"]
+      waits_for = ["scheduler-key", "admin-key"]
+      environment = merge(var.settings, local.connection, {
+        CRONBOX_ENV                 = var.env
+        CRONBOX_BIND_ADDR           = "0.0.0.0:${local.api_port}"
+        CRONBOX_ADMIN_ADDR          = "0.0.0.0:${local.admin_port}"
+        CRONBOX_TRUSTED_PROXIES     = join(",", var.vpc_cidrs)
+        CRONBOX_METRICS_EMF         = "true"
+        CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
+      })
+      secrets = merge(local.app_login, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
+    }
+  }
+
+  definitions = [
+    for name in ["migrate", "scheduler-key", "admin-key", "app"] : {
+      name                   = name
+      image                  = var.image
+      command                = local.containers[name].command
+      essential              = name == "app"
+      readonlyRootFilesystem = true
+      user                   = "65532:65532"
+      dependsOn              = [for other in local.containers[name].waits_for : { containerName = other, condition = "SUCCESS" }]
+      environment            = [for key in sort(keys(local.containers[name].environment)) : { name = key, value = local.containers[name].environment[key] }]
+      secrets                = [for key in sort(keys(local.containers[name].secrets)) : { name = key, valueFrom = local.containers[name].secrets[key] }]
+      portMappings           = name == "app" ? [for port in [local.api_port, local.admin_port] : { containerPort = port, hostPort = port, protocol = "tcp" }] : []
+      mountPoints            = []
+      volumesFrom            = []
+      systemControls         = []
+      # The longest that Fargate permits, for runs that end. A migration may take long before the app starts.
+      stopTimeout = 120
+      logConfiguration = {
+        logDriver = "awslogs"
+        options = {
+          awslogs-group         = aws_cloudwatch_log_group.app.name
+          awslogs-region        = local.region
+          awslogs-stream-prefix = name
+        }
+      }
+    }
+  ]
+}
+
+resource "aws_cloudwatch_log_group" "app" {
+  # checkov:skip=CKV_AWS_158: a log of the app has no secret
+  # checkov:skip=CKV_AWS_338: a variable; the database, not the log, keeps the decisions and their reasons
+  name              = "/ecs/${local.name}-app"
+  retention_in_days = var.log_retention_days
+  tags              = var.tags
+}
+
+resource "aws_ecs_cluster" "this" {
+  # checkov:skip=CKV_AWS_65: the app sends its own metrics; container insights costs by metric
+  name = local.name
+  tags = var.tags
+}
+
+resource "aws_ecs_task_definition" "app" {
+  family                   = "${local.name}-app"
+  requires_compatibilities = ["FARGATE"]
+  network_mode             = "awsvpc"
+  cpu                      = var.size.cpu
+  memory                   = var.size.memory
+  execution_role_arn       = aws_iam_role.execution.arn
+  task_role_arn            = aws_iam_role.task.arn
+  container_definitions    = jsonencode(local.definitions)
+  tags                     = var.tags
+
+  runtime_platform {
+    operating_system_family = "LINUX"
+    cpu_architecture        = var.architecture == "arm64" ? "ARM64" : "X86_64"
+  }
+
+  # A task that cannot read a secret does not start.
+  depends_on = [
+    aws_secretsmanager_secret_version.login,
+    aws_secretsmanager_secret_version.key,
+    aws_secretsmanager_secret_version.secrets_key,
+    aws_iam_role_policy.execution,
+  ]
+}
+
+resource "aws_ecs_service" "app" {
+  name            = "${local.name}-app"
+  cluster         = aws_ecs_cluster.this.id
+  task_definition = aws_ecs_task_definition.app.arn
+  desired_count   = var.size.min
+  launch_type     = "FARGATE"
+  propagate_tags  = "SERVICE"
+  tags            = var.tags
+
+  # New tasks first; the old ones end when these answer.
+  deployment_minimum_healthy_percent = 100
+  deployment_maximum_percent         = 200
+  # A migration of a large database takes minutes before the app answers.
+  health_check_grace_period_seconds = 900
+
+  deployment_circuit_breaker {
+    enable   = true
+    rollback = true
+  }
+
+  network_configuration {
+    subnets          = var.subnet_ids
+    security_groups  = [aws_security_group.app.id]
+    assign_public_ip = false
+  }
+
+  load_balancer {
+    target_group_arn = aws_lb_target_group.app.arn
+    container_name   = "app"
+    container_port   = local.api_port
+  }
+
+  lifecycle {
+    # The scaling decides.
+    ignore_changes = [desired_count]
+  }
+
+  depends_on = [aws_lb_listener.https, aws_vpc_security_group_ingress_rule.database_from_app, aws_vpc_security_group_egress_rule.app_to_all]
+}

@@ -1,0 +1,217 @@
+# Plans the module against an emulator, at the address in AWS_ENDPOINT_URL: a plan opens ephemeral values, and so calls Secrets
+# Manager. `make terraform` starts it (tests/deploy/whole.rs).
+
+provider "aws" {
+  region                      = "eu-west-1"
+  access_key                  = "emulator"
+  secret_key                  = "emulator"
+  skip_credentials_validation = true
+  skip_metadata_api_check     = true
+}
+
+variables {
+  env                 = "test"
+  image               = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/cronbox@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+  vpc_id              = "vpc-0123456789abcdef0"
+  vpc_cidrs           = ["10.0.0.0/16"]
+  subnet_ids          = ["subnet-0000000000000000a", "subnet-0000000000000000b"]
+  balancer_subnet_ids = ["subnet-0000000000000000c", "subnet-0000000000000000d"]
+  domain              = "cron.example.com"
+  certificate_arn     = "arn:aws:acm:eu-west-1:123456789012:certificate/0"
+  alarm_topic_arns    = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
+  existing_database = {
+    host              = "db.example.com"
+    name              = "cronbox"
+    security_group_id = "sg-0000000000000000d"
+    owner_secret_arn  = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:owner-AbCdEf"
+  }
+}
+
+run "a_database_that_exists_is_used" {
+  command = plan
+
+  assert {
+    condition     = length(aws_db_instance.this) == 0 && length(aws_secretsmanager_secret.owner) == 0
+    error_message = "No database is made."
+  }
+
+  assert {
+    condition     = aws_vpc_security_group_ingress_rule.database_from_app.security_group_id == "sg-0000000000000000d"
+    error_message = "It admits the app."
+  }
+}
+
+run "the_balancer" {
+  command = plan
+
+  assert {
+    condition     = aws_lb.this.internal && aws_lb.this.drop_invalid_header_fields && aws_lb.this.enable_deletion_protection
+    error_message = "Internal and protected, unless the values say otherwise."
+  }
+
+  assert {
+    condition     = aws_lb_listener.https.ssl_policy == "ELBSecurityPolicy-TLS13-1-2-2021-06" && aws_lb_listener.https.protocol == "HTTPS"
+    error_message = "TLS 1.2 or 1.3, and no http."
+  }
+
+  assert {
+    condition     = aws_lb_target_group.app.health_check[0].path == "/healthz" && aws_lb_target_group.app.health_check[0].port == "8081"
+    error_message = "A probe that does not ask the database, at the port that no client reaches."
+  }
+
+  assert {
+    condition     = length(aws_vpc_security_group_ingress_rule.clients) == 0
+    error_message = "Nobody reaches it but the runner, whose rule the cron module makes, and the verification."
+  }
+}
+
+run "the_service" {
+  command = plan
+
+  assert {
+    condition = (
+      aws_ecs_service.app.desired_count == 2 && aws_ecs_service.app.deployment_minimum_healthy_percent == 100 &&
+      aws_ecs_service.app.deployment_circuit_breaker[0].rollback && !aws_ecs_service.app.network_configuration[0].assign_public_ip
+    )
+    error_message = "Two tasks, a rolling update that ends a bad version, no public address."
+  }
+
+  assert {
+    condition     = aws_appautoscaling_target.app[0].max_capacity == 6 && aws_cloudwatch_metric_alarm.queue[0].metric_name == "RunsWaitingSeconds"
+    error_message = "More tasks when runs wait."
+  }
+
+  assert {
+    condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["app-unhealthy", "app-errors", "refusals"])
+    error_message = "The alarms of an app without a database of its own."
+  }
+
+  assert {
+    condition     = length(setsubtract(keys(aws_cloudwatch_metric_alarm.this), flatten(regexall("<a id=\"([a-z-]+)\"></a>", file("../../../docs/runbook.md"))))) == 0
+    error_message = "Each alarm has its paragraph in the runbook."
+  }
+
+  assert {
+    condition     = aws_scheduler_schedule.verify.schedule_expression == "cron(30 0 * * ? *)" && length(aws_cloudwatch_event_target.verify_failed) == 1
+    error_message = "Yesterday is verified every night, and a failure is told."
+  }
+}
+
+run "a_database_is_made" {
+  command = plan
+
+  variables {
+    existing_database = null
+  }
+
+  assert {
+    condition = (
+      aws_db_instance.this[0].multi_az && aws_db_instance.this[0].storage_encrypted && aws_db_instance.this[0].deletion_protection &&
+      aws_db_instance.this[0].backup_retention_period == 14 && !aws_db_instance.this[0].publicly_accessible && !aws_db_instance.this[0].skip_final_snapshot
+    )
+    error_message = "Two zones, encrypted, backed up, protected, private."
+  }
+
+  assert {
+    condition = { for parameter in aws_db_parameter_group.this[0].parameter : parameter.name => parameter.value if contains(["rds.force_ssl", "max_locks_per_transaction"], parameter.name) } == {
+      "rds.force_ssl"           = "1"
+      max_locks_per_transaction = "200"
+    }
+    error_message = "What cronbox relies on."
+  }
+
+  assert {
+    condition     = contains(keys(aws_cloudwatch_metric_alarm.this), "database-storage") && contains(keys(aws_cloudwatch_metric_alarm.this), "database-cpu")
+    error_message = "Its alarms."
+  }
+}
+
+run "refuses_an_image_by_tag" {
+  command = plan
+
+  variables {
+    image = "example.com/cronbox:latest"
+  }
+
+  expect_failures = [var.image]
+}
+
+run "refuses_one_subnet" {
+  command = plan
+
+  variables {
+    subnet_ids = ["subnet-0000000000000000a"]
+  }
+
+  expect_failures = [var.subnet_ids]
+}
+
+run "refuses_a_domain_without_a_certificate" {
+  command = plan
+
+  variables {
+    certificate_arn = null
+  }
+
+  expect_failures = [var.certificate_arn]
+}
+
+run "refuses_secrets_in_settings" {
+  command = plan
+
+  variables {
+    settings = { CRONBOX_SECRETS_KEY = "k1:MDEy" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "refuses_settings_that_are_not_ours" {
+  command = plan
+
+  variables {
+    settings = { DATABASE_URL = "postgres://cron:hunter2@db/cronbox" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "refuses_a_size_without_a_task" {
+  command = plan
+
+  variables {
+    size = { min = 0 }
+  }
+
+  expect_failures = [var.size]
+}
+
+run "refuses_a_database_without_backups" {
+  command = plan
+
+  variables {
+    database = { backup_days = 0 }
+  }
+
+  expect_failures = [var.database]
+}
+
+run "refuses_a_key_that_is_none" {
+  command = plan
+
+  variables {
+    scheduler_key = "hunter2"
+  }
+
+  expect_failures = [var.scheduler_key]
+}
+
+run "refuses_a_key_of_another_kind" {
+  command = plan
+
+  variables {
+    admin_key = "cbs_0000000000000000000000000000000000000000000000000000000000001"
+  }
+
+  expect_failures = [var.admin_key]
+}

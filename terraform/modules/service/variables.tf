@@ -1,0 +1,288 @@
+# The inputs of the app of one environment.
+
+variable "env" {
+  description = "The environment; part of every name."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z0-9-]{1,24}$", var.env))
+    error_message = "env must be 1 to 24 lower-case letters, digits or hyphens."
+  }
+}
+
+variable "name_prefix" {
+  description = "The beginning of every name."
+  type        = string
+  default     = "cronbox"
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,11}$", var.name_prefix))
+    error_message = "name_prefix must be 1 to 12 lower-case letters, digits or hyphens, and begin with a letter."
+  }
+}
+
+variable "tags" {
+  description = "Tags of every resource that can have them, in addition to the provider's default_tags."
+  type        = map(string)
+  default     = {}
+}
+
+variable "permissions_boundary_arn" {
+  description = "The permissions boundary of the roles; null = none."
+  type        = string
+  default     = null
+}
+
+variable "iam_path" {
+  description = "The path of the roles."
+  type        = string
+  default     = "/"
+}
+
+# The program
+
+variable "image" {
+  description = "The image of `make image` in a registry, by its digest: registry/name@sha256:.."
+  type        = string
+
+  validation {
+    condition     = can(regex("@sha256:[0-9a-f]{64}$", var.image))
+    error_message = "image must name its digest (registry/name@sha256:..): a tag can change between two environments."
+  }
+}
+
+variable "architecture" {
+  description = "The architecture of the image: x86_64 or arm64."
+  type        = string
+  default     = "x86_64"
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "architecture must be x86_64 or arm64."
+  }
+}
+
+variable "size" {
+  description = "CPU units (1,024 = one CPU) and MiB of memory of a task, and how many tasks run: never fewer than min, in two zones, never more than max."
+  type = object({
+    cpu    = optional(number, 512)
+    memory = optional(number, 1024)
+    min    = optional(number, 2)
+    max    = optional(number, 6)
+  })
+  default = {}
+
+  validation {
+    condition     = var.size.min >= 1 && var.size.max >= var.size.min
+    error_message = "size: min is at least 1, and max at least min."
+  }
+}
+
+variable "settings" {
+  description = "Further variables of the app, as docs/deploy.md lists them, for example { CRONBOX_RETENTION_DAYS = \"30\" }. No secrets."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition = alltrue([
+      for name in keys(var.settings) :
+      startswith(name, "CRONBOX_") && !contains(["CRONBOX_SECRETS_KEY", "CRONBOX_KEY", "CRONBOX_SERVE_PASSWORD", "CRONBOX_PUBLISH_PASSWORD", "CRONBOX_DB_DIRECT_DSN"], name)
+    ])
+    error_message = "settings begin with CRONBOX_, and contain no key and no password: these are in Secrets Manager."
+  }
+}
+
+# Network
+
+variable "vpc_id" {
+  description = "The VPC."
+  type        = string
+}
+
+variable "vpc_cidrs" {
+  description = "The addresses of the VPC: the load balancer is trusted as a proxy at these."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.vpc_cidrs) > 0 && alltrue([for cidr in var.vpc_cidrs : can(cidrhost(cidr, 0))])
+    error_message = "vpc_cidrs must name at least one block of addresses, for example 10.0.0.0/16."
+  }
+}
+
+variable "subnet_ids" {
+  description = "Private subnets of two zones, which reach the internet: for tasks and the database."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.subnet_ids) >= 2
+    error_message = "subnet_ids must name subnets of at least two zones."
+  }
+}
+
+variable "balancer_subnet_ids" {
+  description = "Subnets of two zones for the load balancer: public ones, unless it is internal."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.balancer_subnet_ids) >= 2
+    error_message = "balancer_subnet_ids must name subnets of at least two zones."
+  }
+}
+
+variable "is_internal" {
+  description = "Whether the load balancer has private addresses only."
+  type        = bool
+  default     = true
+}
+
+variable "client_cidrs" {
+  description = "The addresses that may reach the load balancer. The runner may in any case, by its security group."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for cidr in var.client_cidrs : can(cidrhost(cidr, 0))])
+    error_message = "client_cidrs must be blocks of addresses, for example 10.0.0.0/8."
+  }
+}
+
+variable "domain" {
+  description = "The name of the app, for example cron.example.com: that of the certificate."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)+$", var.domain))
+    error_message = "domain must be a name like cron.example.com."
+  }
+}
+
+variable "zone_id" {
+  description = "The hosted zone of Route 53 in which the module makes the record of the domain, and proves that it is yours for a certificate. Null: both are your work."
+  type        = string
+  default     = null
+}
+
+variable "certificate_arn" {
+  description = "A certificate of ACM for the domain; null = the module makes one, with zone_id."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.certificate_arn != null || var.zone_id != null
+    error_message = "certificate_arn: name a certificate of the domain, or zone_id, so that the module can make one."
+  }
+}
+
+variable "access_log_bucket" {
+  description = "The bucket in which the load balancer writes its log of requests; null = none. Its policy must permit it."
+  type        = string
+  default     = null
+}
+
+variable "web_acl_arn" {
+  description = "A regional web ACL of WAF for the load balancer; null = none."
+  type        = string
+  default     = null
+}
+
+# Database
+
+variable "database" {
+  description = "The database that the module makes."
+  type = object({
+    instance_class  = optional(string, "db.t4g.small")
+    engine_version  = optional(string, "15")
+    storage_gb      = optional(number, 20)
+    max_storage_gb  = optional(number, 200)
+    is_multi_az     = optional(bool, true)
+    backup_days     = optional(number, 14)
+    is_protected    = optional(bool, true)
+    max_connections = optional(number, 200)
+    max_locks       = optional(number, 200)
+    kms_key_arn     = optional(string)
+    apply_now       = optional(bool, false)
+  })
+  default = {}
+
+  validation {
+    condition     = var.database.backup_days >= 1 && var.database.backup_days <= 35
+    error_message = "database: backup_days is 1 to 35."
+  }
+}
+
+variable "existing_database" {
+  description = "A database that exists, instead: its address, its security group, and the secret of a login that has CREATEROLE and owns the database (JSON with username and password)."
+  type = object({
+    host              = string
+    port              = optional(number, 5432)
+    name              = string
+    security_group_id = string
+    owner_secret_arn  = string
+  })
+  default = null
+}
+
+# Secrets that the operator brings. They are ephemeral: no plan and no state has them.
+
+variable "scheduler_key" {
+  description = "The runner's key, as `cronbox-app keys generate --kind scheduler` prints it. Needed when secrets_version changes, as in the first apply."
+  type        = string
+  default     = null
+  sensitive   = true
+  ephemeral   = true
+
+  validation {
+    condition     = var.scheduler_key == null || can(regex("^cbs_[0-9A-Za-z]{61}$", var.scheduler_key))
+    error_message = "scheduler_key is what `cronbox-app keys generate --kind scheduler` prints."
+  }
+}
+
+variable "admin_key" {
+  description = "The first operator's key, as `cronbox-app keys generate --kind admin` prints it. Needed when secrets_version changes."
+  type        = string
+  default     = null
+  sensitive   = true
+  ephemeral   = true
+
+  validation {
+    condition     = var.admin_key == null || can(regex("^cba_[0-9A-Za-z]{61}$", var.admin_key))
+    error_message = "admin_key is what `cronbox-app keys generate --kind admin` prints."
+  }
+}
+
+variable "secrets_version" {
+  description = "Raise it to write all secrets anew: passwords and both keys. Tasks that start after that use them."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.secrets_version >= 1 && floor(var.secrets_version) == var.secrets_version
+    error_message = "secrets_version is a whole number from 1 on."
+  }
+}
+
+variable "secrets_kms_key_arn" {
+  description = "A customer-managed key for the secrets; null = AWS's own."
+  type        = string
+  default     = null
+}
+
+# Alarms
+
+variable "alarm_topic_arns" {
+  description = "SNS topics for alarms and their ends."
+  type        = list(string)
+  default     = []
+}
+
+variable "runbook_url" {
+  description = "The address of docs/runbook.md; every alarm's description links to its paragraph."
+  type        = string
+  default     = "docs/runbook.md"
+}
+
+variable "log_retention_days" {
+  description = "The number of days for which CloudWatch keeps the logs."
+  type        = number
+  default     = 30
+}

@@ -1,0 +1,119 @@
+//! `terraform apply` with all modules: network, database, app and cron. The emulator runs none of it; what is shown is that AWS's
+//! API accepts the order and the arguments, that no secret is in plan or state, and that everything can be destroyed.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::account::{Account, text};
+use crate::terraform::Dev;
+
+/// What the operator brings, as `cronbox-app keys generate` prints it.
+const SCHEDULER_KEY: &str = "cbs_0000000000000000000000000000000000000000000000000000000000001";
+const ADMIN_KEY: &str = "cba_0000000000000000000000000000000000000000000000000000000000002";
+
+/// Resources of which moto forgets attributes: descriptions of rules, parameters, Performance Insights, the log configuration
+/// of functions, and with it their versions.
+const FORGOTTEN_BY_MOTO: [&str; 16] = [
+    "module.cron.aws_lambda_alias.publisher",
+    "module.cron.aws_lambda_alias.runner",
+    "module.cron.aws_lambda_function.publisher",
+    "module.cron.aws_lambda_function.runner",
+    "module.cron.aws_vpc_security_group_egress_rule.publisher_to_database",
+    "module.cron.aws_vpc_security_group_egress_rule.runner_to_app[0]",
+    "module.cron.aws_vpc_security_group_ingress_rule.app_from_runner[0]",
+    "module.cron.aws_vpc_security_group_ingress_rule.database_from_publisher",
+    "module.service[0].aws_db_instance.this[0]",
+    "module.service[0].aws_db_parameter_group.this[0]",
+    "module.service[0].aws_vpc_security_group_egress_rule.balancer_to_app[\"api\"]",
+    "module.service[0].aws_vpc_security_group_egress_rule.balancer_to_app[\"probes\"]",
+    "module.service[0].aws_vpc_security_group_ingress_rule.app_from_balancer[\"api\"]",
+    "module.service[0].aws_vpc_security_group_ingress_rule.app_from_balancer[\"probes\"]",
+    "module.service[0].aws_vpc_security_group_ingress_rule.database_from_app",
+    "module.service[0].aws_vpc_security_group_ingress_rule.verification",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_modules_are_applied_and_destroyed() {
+    let account = Account::empty().await;
+    let dev = Dev::with_values("deploy-whole", &account, &values(&account).await).await;
+    dev.init().await;
+    let said =
+        dev.apply_with(&[("TF_VAR_scheduler_key", SCHEDULER_KEY), ("TF_VAR_admin_key", ADMIN_KEY)]).await;
+
+    let secrets = stored_secrets(&account).await;
+    assert!(secrets.iter().any(|secret| secret == SCHEDULER_KEY), "the runner finds its key");
+    assert_eq!(secrets.len(), 6, "owner, app, publisher, two keys, and the key that encrypts");
+    let state = dev.stored_state().await;
+    for secret in secrets.iter().flat_map(|secret| words(secret)) {
+        assert!(!state.contains(&secret) && !said.contains(&secret), "a secret is in the state, or was printed");
+    }
+    // The keys are needed only once.
+    let again: BTreeSet<String> = dev.changes().await.into_iter().map(|(address, ..)| address).collect();
+    assert_eq!(again, FORGOTTEN_BY_MOTO.map(str::to_owned).into(), "a second plan changes nothing");
+    the_app_waits_for_its_schema(&account).await;
+
+    dev.destroy().await;
+    assert_eq!(dev.state().await, "");
+    assert_eq!(account.inventory().await, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_refuses_what_cannot_work() {
+    let account = Account::empty().await;
+    let dev = Dev::with_values("deploy-service", &account, "").await;
+    dev.test_module("service", account.endpoint()).await;
+}
+
+async fn values(account: &Account) -> String {
+    let requested = account.aws(["acm", "request-certificate", "--domain-name", "cron.example.com"]).await;
+    let certificate = text(&requested["CertificateArn"]);
+    format!(
+        "region = \"us-east-1\"\naccount_id = \"123456789012\"\n\
+         image = \"123456789012.dkr.ecr.us-east-1.amazonaws.com/cronbox@sha256:{}\"\n\
+         domain = \"cron.example.com\"\ncertificate_arn = \"{certificate}\"\n\
+         app_size = {{ min = 2, max = 2 }}\ndatabase = {{ is_protected = false }}\nendpoint_url = \"{}\"\n",
+        "a".repeat(64),
+        account.endpoint()
+    )
+}
+
+/// The contents of all secrets of the account.
+async fn stored_secrets(account: &Account) -> Vec<String> {
+    let listed = account.aws(["secretsmanager", "list-secrets", "--query", "SecretList[].ARN"]).await;
+    let mut contents = Vec::new();
+    for arn in listed.as_array().unwrap() {
+        let arn = text(arn);
+        let read = account.aws(["secretsmanager", "get-secret-value", "--secret-id", &arn]).await;
+        contents.push(text(&read["SecretString"]));
+    }
+    contents
+}
+
+/// What of a secret must be nowhere else: its text, or the password of a login.
+fn words(secret: &str) -> Vec<String> {
+    match serde_json::from_str::<Value>(secret) {
+        Ok(login) => vec![text(&login["password"])],
+        Err(_) => vec![secret.to_owned()],
+    }
+}
+
+/// The containers of the task: the app starts when the schema is there, and both keys.
+async fn the_app_waits_for_its_schema(account: &Account) {
+    let described =
+        account.aws(["ecs", "describe-task-definition", "--task-definition", "cronbox-dev-app"]).await;
+    let containers = described["taskDefinition"]["containerDefinitions"].as_array().unwrap();
+    let container = |name: &str| containers.iter().find(|container| container["name"] == name).unwrap();
+    let waits = |name: &str| -> Vec<String> {
+        let waits = container(name)["dependsOn"].as_array().unwrap();
+        waits.iter().map(|other| format!("{} {}", text(&other["containerName"]), text(&other["condition"]))).collect()
+    };
+    assert_eq!(waits("app"), ["scheduler-key SUCCESS", "admin-key SUCCESS"]);
+    assert_eq!(waits("scheduler-key"), ["migrate SUCCESS"]);
+    let app = container("app");
+    assert_eq!((&app["essential"], &app["readonlyRootFilesystem"]), (&Value::Bool(true), &Value::Bool(true)));
+    assert_eq!((&app["user"], &app["stopTimeout"]), (&Value::from("65532:65532"), &Value::from(120)));
+    let secrets: Vec<&str> =
+        app["secrets"].as_array().unwrap().iter().map(|secret| secret["name"].as_str().unwrap()).collect();
+    assert_eq!(secrets, ["CRONBOX_SECRETS_KEY", "PGPASSWORD", "PGUSER"], "the login of least privilege");
+}
