@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -77,7 +77,10 @@ lambdas: ## target/lambdas/x86_64/{publisher,runner}.zip, for Amazon Linux 2023.
 image: ## target/image/x86_64/cronbox.tar, an OCI image of app and CLI, on Debian. ARCH=arm64 on such a machine; RDS_CA=file.pem
 	CRONBOX_RDS_CA="$(RDS_CA)" sh scripts/image.sh "$(TARGET)" "$(or $(ARCH),x86_64)" "$(or $(PROFILE),release)"
 
-terraform: setup lambdas ## checks terraform/, applies envs/dev to an emulator, uses it, destroys it, runs the runner's zip in another emulator, and the image
+deploy: ## checks deploy/: the compose file and the systemd units
+	sh scripts/deploy.sh "$(TARGET)"
+
+terraform: setup lambdas deploy ## checks terraform/, applies envs/dev to an emulator, uses it, destroys it, runs the runner's zip in another emulator, and the image
 	sh scripts/terraform.sh "$(TARGET)"
 	sh scripts/venv.sh "$(TARGET)/venv-ministack" scripts/ministack.txt
 	$(MAKE) image PROFILE=dev

@@ -19,6 +19,7 @@ init() {
 
 terraform fmt -check -diff -recursive "$root/terraform"
 terraform fmt -check -diff -recursive "$root/examples/terraform"
+python3 "$root/scripts/terraform_docs.py" check
 
 rm -rf "$copy"
 mkdir -p "$copy"
@@ -31,10 +32,13 @@ for module in cron network; do
     (cd "$copy/terraform/modules/$module" && init && terraform validate -no-color && terraform test -no-color)
 done
 # Plans of the service call Secrets Manager, so its tests run against an emulator (tests/deploy/whole.rs).
-# The example calls the module by its relative path.
+# The examples call the modules by their relative paths.
 mkdir "$copy/examples"
 cp -R "$root/examples/terraform" "$copy/examples"
-(cd "$copy/examples/terraform" && init && terraform validate -no-color && terraform test -no-color -var="zips=$target/lambdas/x86_64")
+for example in minimal complete existing-database two-environments; do
+    (cd "$copy/examples/terraform/$example" && init && terraform validate -no-color)
+done
+(cd "$copy/examples/terraform/minimal" && terraform test -no-color -var="zips=$target/lambdas/x86_64")
 
 sh "$root/scripts/venv.sh" "$target/venv-terraform" "$root/scripts/terraform.txt"
 # Fix a finding, or write its reason next to the resource (checkov:skip=..).

@@ -168,16 +168,15 @@ mod tests {
     }
 
     fn span(words: &[&str], now: &str) -> Result<Span, String> {
-        let line = Line::try_parse_from([&["verify", "--key", "k"], words].concat()).map_err(|error| error.to_string())?;
+        let line =
+            Line::try_parse_from([&["verify", "--key", "k"], words].concat()).map_err(|error| error.to_string())?;
         Ok(line.verify.span(now.parse().unwrap()))
     }
 
     #[test]
     fn yesterday_is_the_day_before_in_utc() {
-        let yesterday = Span {
-            from: "2026-02-28T00:00:00Z".parse().unwrap(),
-            to: "2026-03-01T00:00:00Z".parse().unwrap(),
-        };
+        let yesterday =
+            Span { from: "2026-02-28T00:00:00Z".parse().unwrap(), to: "2026-03-01T00:00:00Z".parse().unwrap() };
         assert_eq!(span(&["--yesterday"], "2026-03-01T00:30:00Z"), Ok(yesterday));
         assert_eq!(span(&["--yesterday"], "2026-03-01T23:59:59Z"), Ok(yesterday));
     }

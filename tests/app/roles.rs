@@ -214,7 +214,10 @@ async fn logins_get_the_passwords_of_a_secret_store() {
     assert!(!refused.contains("too short"), "{refused}");
     let first = first.replace(' ', "-");
     for (serve, other) in [(&*first, second), (second, &*first)] {
-        let both = tokio::join!(migrate_with(&s, serve, "the-publishers-password"), migrate_with(&s, serve, "the-publishers-password"));
+        let both = tokio::join!(
+            migrate_with(&s, serve, "the-publishers-password"),
+            migrate_with(&s, serve, "the-publishers-password")
+        );
         assert_eq!(both, (String::new(), String::new()));
         let mut login = log_in(&s, "cronbox_serve", serve).await.unwrap();
         let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut login).await.unwrap();

@@ -24,7 +24,6 @@ for service, call, query in [
     ('scheduler', 'list_schedule_groups', 'ScheduleGroups[].Name'),
     ('ec2', 'describe_security_groups', 'SecurityGroups[].GroupName'),
     ('ec2', 'describe_vpc_endpoints', 'VpcEndpoints[?State==`available`].ServiceName'),
-    ('ecs', 'list_clusters', 'clusterArns'),
     ('elbv2', 'describe_load_balancers', 'LoadBalancers[].LoadBalancerName'),
     ('rds', 'describe_db_instances', 'DBInstances[].DBInstanceIdentifier'),
     ('secretsmanager', 'list_secrets', 'SecretList[?!starts_with(Name, `cronbox-dev-database`) && Name!=`cronbox-dev-scheduler-key`].Name'),
@@ -51,7 +50,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// An account in which nobody has made anything.
+    /// An account without anything in it.
     pub(crate) async fn empty() -> Account {
         let moto = Moto::start().await;
         aws(&moto.endpoint, ["s3api", "create-bucket", "--bucket", "states"]).await;

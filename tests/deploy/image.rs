@@ -76,7 +76,11 @@ impl Image {
             command.arg("--library-path").arg(libraries).arg(self.root.join(&APP[1..]));
             command
         };
-        command.args(arguments).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(variables.iter().copied());
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(variables.iter().copied());
         command.stdin(Stdio::null()).kill_on_drop(true);
         command
     }
@@ -163,7 +167,12 @@ async fn the_tour_is_taken_in_the_image() {
 async fn wait_until_ready(address: &str, app: &mut Child) {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ready = async {
-        while !http.get(format!("http://{address}/readyz")).send().await.is_ok_and(|answer| answer.status().is_success()) {
+        while !http
+            .get(format!("http://{address}/readyz"))
+            .send()
+            .await
+            .is_ok_and(|answer| answer.status().is_success())
+        {
             assert!(app.try_wait().unwrap().is_none(), "the app has ended");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }

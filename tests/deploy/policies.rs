@@ -67,8 +67,7 @@ fn role_name(role: &str) -> String {
 }
 
 async fn statements(account: &Account, role: &str) -> Vec<Value> {
-    let policy =
-        account.aws(["iam", "get-role-policy", "--role-name", &role_name(role), "--policy-name", role]).await;
+    let policy = account.aws(["iam", "get-role-policy", "--role-name", &role_name(role), "--policy-name", role]).await;
     policy["PolicyDocument"]["Statement"].as_array().unwrap().clone()
 }
 

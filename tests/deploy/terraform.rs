@@ -35,7 +35,9 @@ impl Dev {
         drop(std::fs::remove_dir_all(&copy));
         std::fs::create_dir_all(copy.join("target")).unwrap();
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        run(Command::new("cp").arg("-R").arg(repository.join("terraform")).arg(&copy)).await;
+        // A test of the alarms reads the runbook in docs/.
+        let folders = ["terraform", "docs"].map(|name| repository.join(name));
+        run(Command::new("cp").arg("-R").args(folders).arg(&copy)).await;
         std::os::unix::fs::symlink(target_folder().join("lambdas"), copy.join("target/lambdas")).unwrap();
         let folder = copy.join("terraform/envs/dev");
         drop(std::fs::remove_dir_all(folder.join(".terraform")));

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
-use futures::{FutureExt as _, StreamExt as _};
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;

@@ -5,7 +5,6 @@ locals {
   makes_app     = var.image != null
 
   vpc_id              = local.makes_network ? module.network[0].vpc_id : var.vpc_id
-  vpc_cidrs           = local.makes_network ? [module.network[0].cidr] : var.vpc_cidrs
   subnet_ids          = local.makes_network ? module.network[0].private_subnet_ids : var.subnet_ids
   balancer_subnet_ids = local.makes_network && !var.is_internal ? module.network[0].public_subnet_ids : coalescelist(var.balancer_subnet_ids, local.subnet_ids)
 }
@@ -34,7 +33,6 @@ module "service" {
   settings     = var.app_settings
 
   vpc_id              = local.vpc_id
-  vpc_cidrs           = local.vpc_cidrs
   subnet_ids          = local.subnet_ids
   balancer_subnet_ids = local.balancer_subnet_ids
   is_internal         = var.is_internal

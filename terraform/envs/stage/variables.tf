@@ -40,12 +40,6 @@ variable "vpc_id" {
   default     = null
 }
 
-variable "vpc_cidrs" {
-  description = "The addresses of that VPC, if the app is made in it."
-  type        = list(string)
-  default     = []
-}
-
 variable "network_cidr" {
   description = "The addresses of the network that is made."
   type        = string
@@ -348,7 +342,7 @@ variable "runner_reserved_concurrency" {
 }
 
 variable "alarm_topic_arns" {
-  description = "SNS topics for alarms that somebody must look at now."
+  description = "SNS topics for alarms that a person must act on now."
   type        = list(string)
   default     = []
 }

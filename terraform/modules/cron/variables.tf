@@ -350,7 +350,7 @@ variable "trust_schedule_group" {
 # Alarms
 
 variable "alarm_topic_arns" {
-  description = "SNS topics for alarms that somebody must look at now, and for their ends; empty = alarms without a notification."
+  description = "SNS topics for alarms that a person must act on now, and for their ends; empty = alarms without a notification."
   type        = list(string)
   default     = []
 

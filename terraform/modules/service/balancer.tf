@@ -1,5 +1,12 @@
 # The load balancer in front of the app, with TLS.
 
+# The app trusts the load balancer's word about its client. By count, because subnets that the same apply creates have no ids yet.
+data "aws_subnet" "balancer" {
+  count = length(var.balancer_subnet_ids)
+
+  id = var.balancer_subnet_ids[count.index]
+}
+
 resource "aws_security_group" "balancer" {
   name        = "${local.name}-balancer"
   description = "cronbox load balancer"

@@ -38,7 +38,7 @@ locals {
         CRONBOX_ENV                 = var.env
         CRONBOX_BIND_ADDR           = "0.0.0.0:${local.api_port}"
         CRONBOX_ADMIN_ADDR          = "0.0.0.0:${local.admin_port}"
-        CRONBOX_TRUSTED_PROXIES     = join(",", var.vpc_cidrs)
+        CRONBOX_TRUSTED_PROXIES     = join(",", distinct(data.aws_subnet.balancer[*].cidr_block))
         CRONBOX_METRICS_EMF         = "true"
         CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
       })
@@ -121,7 +121,9 @@ resource "aws_ecs_service" "app" {
   desired_count   = var.size.min
   launch_type     = "FARGATE"
   propagate_tags  = "SERVICE"
-  tags            = var.tags
+  # After the loss of a zone, the tasks return to both.
+  availability_zone_rebalancing = "ENABLED"
+  tags                          = var.tags
 
   # New tasks first; the old ones end when these answer.
   deployment_minimum_healthy_percent = 100

@@ -99,16 +99,6 @@ variable "vpc_id" {
   type        = string
 }
 
-variable "vpc_cidrs" {
-  description = "The addresses of the VPC: the load balancer is trusted as a proxy at these."
-  type        = list(string)
-
-  validation {
-    condition     = length(var.vpc_cidrs) > 0 && alltrue([for cidr in var.vpc_cidrs : can(cidrhost(cidr, 0))])
-    error_message = "vpc_cidrs must name at least one block of addresses, for example 10.0.0.0/16."
-  }
-}
-
 variable "subnet_ids" {
   description = "Private subnets of two zones, which reach the internet: for tasks and the database."
   type        = list(string)

@@ -110,10 +110,8 @@ mod tests {
     #[test]
     fn the_line_names_its_metrics_with_units() {
         let line = line(&mut EmfLines::default(), RENDERED);
-        let metrics = [
-            json!({"Name": "clock_skew_seconds", "Unit": "Seconds"}),
-            json!({"Name": "refusals", "Unit": "Count"}),
-        ];
+        let metrics =
+            [json!({"Name": "clock_skew_seconds", "Unit": "Seconds"}), json!({"Name": "refusals", "Unit": "Count"})];
         assert_eq!(
             line["_aws"],
             json!({"Timestamp": 1_772_442_000_000_i64, "CloudWatchMetrics": [

@@ -9,11 +9,16 @@ provider "aws" {
   skip_metadata_api_check     = true
 }
 
+override_data {
+  target          = data.aws_subnet.balancer
+  override_during = plan
+  values          = { cidr_block = "10.0.1.0/24" }
+}
+
 variables {
   env                 = "test"
   image               = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/cronbox@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
   vpc_id              = "vpc-0123456789abcdef0"
-  vpc_cidrs           = ["10.0.0.0/16"]
   subnet_ids          = ["subnet-0000000000000000a", "subnet-0000000000000000b"]
   balancer_subnet_ids = ["subnet-0000000000000000c", "subnet-0000000000000000d"]
   domain              = "cron.example.com"
@@ -61,7 +66,7 @@ run "the_balancer" {
 
   assert {
     condition     = length(aws_vpc_security_group_ingress_rule.clients) == 0
-    error_message = "Nobody reaches it but the runner, whose rule the cron module makes, and the verification."
+    error_message = "Only the runner, whose rule the cron module makes, and the verification reach it."
   }
 }
 
@@ -94,6 +99,23 @@ run "the_service" {
   assert {
     condition     = aws_scheduler_schedule.verify.schedule_expression == "cron(30 0 * * ? *)" && length(aws_cloudwatch_event_target.verify_failed) == 1
     error_message = "Yesterday is verified every night, and a failure is told."
+  }
+}
+
+run "the_app" {
+  command = plan
+
+  assert {
+    condition = local.containers.app.environment == {
+      CRONBOX_ADMIN_ADDR          = "0.0.0.0:8081"
+      CRONBOX_BIND_ADDR           = "0.0.0.0:8080"
+      CRONBOX_ENV                 = "test"
+      CRONBOX_METRICS_EMF         = "true"
+      CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
+      CRONBOX_TRUSTED_PROXIES     = "10.0.1.0/24"
+      DATABASE_URL                = "postgres://db.example.com:5432/cronbox?sslmode=verify-full"
+    }
+    error_message = "The app gets its settings, and no secret by value; only the balancer's subnets are proxies."
   }
 }
 

@@ -1,7 +1,7 @@
 # The least that cronbox needs on AWS: one call of the module. terraform/envs is the form for several environments.
 #
 #     make lambdas
-#     cd examples/terraform
+#     cd examples/terraform/minimal
 #     cp terraform.tfvars.example terraform.tfvars    # fill it in
 #     terraform init && terraform apply
 
@@ -21,7 +21,7 @@ provider "aws" {
 }
 
 module "cron" {
-  source = "../../terraform/modules/cron"
+  source = "../../../terraform/modules/cron"
 
   env = "dev"
 

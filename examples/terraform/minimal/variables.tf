@@ -38,5 +38,5 @@ variable "app_base_url" {
 variable "zips" {
   description = "The folder that has publisher.zip and runner.zip."
   type        = string
-  default     = "../../target/lambdas/x86_64"
+  default     = "../../../target/lambdas/x86_64"
 }
