@@ -134,8 +134,11 @@ const WRITE_METRICS_EVERY: Duration = Duration::from_secs(60);
 /// Writes the metrics to stdout until it is dropped, if the configuration wants it. The line goes past the log, because
 /// CloudWatch wants nothing before it.
 async fn keep_writing_metrics(app: App) {
+    if !app.config.metrics_emf {
+        return;
+    }
     let mut lines = EmfLines::default();
-    while app.config.metrics_emf {
+    loop {
         tokio::time::sleep(WRITE_METRICS_EVERY).await;
         match app.render_metrics().await {
             Ok(rendered) => println!("{}", lines.next_line(&app.config.env, &rendered, app.clock.now())),

@@ -54,7 +54,7 @@ struct Family {
     sum: f64,
 }
 
-/// The counters and gauges of a text in the format of OpenMetrics, by their names there without the prefix.
+/// The counters and gauges of a text as `/metrics` has it, by their names there without the prefix.
 fn families(rendered: &str) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::new();
     for line in rendered.lines() {
