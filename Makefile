@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy terraform openapi deny
+.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy rehearsal terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -85,6 +85,11 @@ terraform: setup lambdas deploy ## checks terraform/, applies envs/dev to an emu
 	sh scripts/venv.sh "$(TARGET)/venv-ministack" scripts/ministack.txt
 	$(MAKE) image PROFILE=dev
 	cargo test --workspace --test deploy
+
+rehearsal: setup lambdas ## applies to an emulator with permissions, kills the app for 250 s, redrives, verifies, destroys; 20 minutes
+	sh scripts/venv.sh "$(TARGET)/venv-ministack" scripts/ministack.txt
+	$(MAKE) image PROFILE=dev
+	cargo test --workspace --test deploy rehearsal -- --include-ignored --test-threads 1
 
 schemathesis: setup ## sends every route what its description allows, and invalid requests, as every kind of caller
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt

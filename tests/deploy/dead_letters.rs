@@ -3,63 +3,23 @@
 //! In the stand-in, our own code writes dead letters. MiniStack runs the zip's `bootstrap`, reads what it posts to the
 //! runtime API, tries three times, and fills the on-failure queue.
 
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::Duration;
-
 use local::config::target_folder;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{PATIENCE, Story};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
-use crate::account::{aws, credentials, text};
+use crate::account::{credentials, text};
+use crate::ministack::{MiniStack, Options};
 
 const FUNCTION: &str = "cronbox-dev-runner";
 const QUEUE: &str = "cronbox-dev-runner-dlq";
 const TIME: &str = "2026-03-02T09:00:00Z";
 
-/// MiniStack's server; it stops when this value is dropped.
-struct MiniStack {
-    endpoint: String,
-    /// The folder into which MiniStack unpacks, and for files that the test reads.
-    folder: PathBuf,
-    _process: Child,
-}
+/// The runner in the emulator.
+struct Runner(MiniStack);
 
-impl MiniStack {
-    async fn start() -> MiniStack {
-        let program = target_folder().join("venv-ministack/bin/ministack");
-        assert!(program.exists(), "MiniStack is not installed: run `make terraform`");
-        let folder = target_folder().join("deploy-ministack");
-        drop(std::fs::remove_dir_all(&folder));
-        std::fs::create_dir_all(&folder).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(program);
-        command.env_clear().envs(credentials()).env("TMPDIR", &folder).current_dir(&folder).envs([
-            ("BIND_HOST", "127.0.0.1"),
-            ("GATEWAY_PORT", &port.to_string()),
-            // AWS waits 60 and 120 s before the second and the third try.
-            ("LAMBDA_ASYNC_RETRY_BASE_SECONDS", "0.1"),
-        ]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let ministack =
-            MiniStack { endpoint: format!("http://127.0.0.1:{port}"), folder, _process: command.spawn().unwrap() };
-        ministack.answers().await;
-        ministack
-    }
-
-    async fn answers(&self) {
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let answered = async {
-            while http.get(format!("{}/_ministack/health", self.endpoint)).send().await.is_err() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, answered).await.expect("MiniStack answers");
-    }
-
+impl Runner {
     /// Creates the runner from its zip, as Terraform configures it, and its on-failure queue. Returns the queue's URL.
     async fn deploy_runner(&self, app: &str, key: &str) -> String {
         let queue = text(&self.aws(["sqs", "create-queue", "--queue-name", QUEUE]).await["QueueUrl"]);
@@ -81,7 +41,7 @@ impl MiniStack {
 
     /// Invokes the runner, and returns Lambda's answer and the function's.
     async fn invoke(&self, kind: &str, fire: &Value) -> (Value, Value) {
-        let (payload, answer) = (fire.to_string(), self.folder.join("answer.json"));
+        let (payload, answer) = (fire.to_string(), self.0.folder.join("answer.json"));
         let invoke = ["lambda", "invoke", "--function-name", FUNCTION, "--invocation-type", kind];
         let reply = ["--payload", &payload, answer.to_str().unwrap()];
         let answered = self.aws([&invoke[..], &reply[..]].concat()).await;
@@ -106,7 +66,7 @@ impl MiniStack {
     async fn dlq_ls(&self, s: &Story, queue: &str) -> String {
         let mut command = Command::new(target_folder().join("debug/cronbox"));
         command.args(["dlq", "ls", "--queue", queue]).kill_on_drop(true).env_clear().envs(credentials()).envs([
-            ("AWS_ENDPOINT_URL_SQS", self.endpoint.as_str()),
+            ("AWS_ENDPOINT_URL_SQS", self.0.endpoint.as_str()),
             ("CRONBOX_URL", s.url()),
             ("CRONBOX_KEY", &s.keys.admin),
         ]);
@@ -116,7 +76,7 @@ impl MiniStack {
     }
 
     async fn aws<'a>(&self, arguments: impl AsRef<[&'a str]>) -> Value {
-        aws(&self.endpoint, arguments).await
+        self.0.aws(arguments).await
     }
 }
 
@@ -126,7 +86,9 @@ async fn dead_letters_say_why_in_a_sentence() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let workflow = s.create("0 9 * * *", "UTC").await;
     s.now_is("2026-03-02T09:00:05Z").await;
-    let ministack = MiniStack::start().await;
+    let ministack = Runner(
+        MiniStack::start(Options { name: "deploy-ministack", retry_base_secs: "0.1", checks_permissions: false }).await,
+    );
     let queue = ministack.deploy_runner(s.url(), "cbx_no_such_key").await;
     let fire = fire_of(workflow);
     let said = json!({"errorType": "NotTheApp", "errorMessage": "status 401 is not an answer of the app"});

@@ -40,7 +40,7 @@ const ENTER: &str = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0
                      exec chroot --userspec=65532:65532 \"$0\" \"$@\"";
 
 /// The image, unpacked.
-struct Image {
+pub(crate) struct Image {
     root: PathBuf,
     digest: String,
     config: Value,
@@ -48,10 +48,10 @@ struct Image {
 }
 
 impl Image {
-    async fn unpacked() -> Image {
+    pub(crate) async fn unpacked(name: &str) -> Image {
         let archive = target_folder().join(format!("image/{ARCH}/cronbox.tar"));
         assert!(archive.exists(), "{} is missing: run `make image`", archive.display());
-        let root = target_folder().join("deploy-image");
+        let root = target_folder().join(name);
         let done = Command::new("python3").args(["-c", UNPACK]).arg(&archive).arg(&root).output().await.unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let mut read: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -85,6 +85,22 @@ impl Image {
         command
     }
 
+    /// Starts the app of the image, at this address if it is named, and returns it with its URL when it is ready.
+    pub(crate) async fn serve(&self, dsn: &str, address: Option<&str>) -> (Child, String) {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = address.map_or_else(free, str::to_owned);
+        let settings = [
+            ("DATABASE_URL", dsn),
+            ("CRONBOX_BIND_ADDR", &address),
+            ("CRONBOX_SHUTDOWN_DRAIN_SECS", "1"),
+            ("CRONBOX_DB_CA_FILE", "/etc/ssl/certs/rds-ca.pem"),
+        ];
+        // Without a root of its own the app has another path to the authorities, which this database does not need.
+        let mut app = self.command(&["serve"], if is_root() { &settings } else { &settings[..3] }).spawn().unwrap();
+        wait_until_ready(&address, &mut app).await;
+        (app, format!("http://{address}"))
+    }
+
     async fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let done = self.command(arguments, variables).output().await.unwrap();
         assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -100,7 +116,7 @@ fn is_root() -> bool {
 /// The digest of the manifest is that of the file `digest`, which environments name; no file is writable, and there is no shell.
 #[tokio::test]
 async fn the_archive_is_an_oci_image() {
-    let image = Image::unpacked().await;
+    let image = Image::unpacked("deploy-image-archive").await;
     let told = std::fs::read_to_string(target_folder().join(format!("image/{ARCH}/digest"))).unwrap();
     assert_eq!(told.trim(), image.digest);
     assert_eq!(image.config["User"], "65532:65532");
@@ -145,21 +161,13 @@ async fn the_image_depends_only_on_its_files() {
 /// The root is read-only and the user is 65532: the app migrates, serves, and ends when it is told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tour_is_taken_in_the_image() {
-    let image = Image::unpacked().await;
+    let image = Image::unpacked("deploy-image").await;
     assert!(image.run(&["--version"], &[]).await.starts_with("cronbox-app "));
     let s = Story::with_daemon().await;
     let (owner, dsn) = (s.owner_dsn(), s.dsn());
     image.run(&["migrate"], &[("DATABASE_URL", &owner)]).await;
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let settings = [
-        ("DATABASE_URL", dsn.as_str()),
-        ("CRONBOX_BIND_ADDR", &address),
-        ("CRONBOX_DB_CA_FILE", "/etc/ssl/certs/rds-ca.pem"),
-        ("CRONBOX_SHUTDOWN_DRAIN_SECS", "1"),
-    ];
-    let mut app = image.command(&["serve"], if is_root() { &settings } else { &settings[..2] }).spawn().unwrap();
-    wait_until_ready(&address, &mut app).await;
-    take_the_tour(&format!("http://{address}"), &s).await;
+    let (app, url) = image.serve(&dsn, None).await;
+    take_the_tour(&url, &s).await;
     end(app).await;
     s.end().await;
 }

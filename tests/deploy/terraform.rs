@@ -17,20 +17,20 @@ pub(crate) struct Dev {
 impl Dev {
     /// As docs/deploy.md says: the example copied, the network, the secrets and the app's address filled in.
     pub(crate) async fn filled_in(account: &Account, app: &str) -> Dev {
-        let dev = Dev::copied("deploy", account).await;
+        let dev = Dev::copied("deploy", account.endpoint()).await;
         let example = std::fs::read_to_string(dev.folder.join("terraform.tfvars.example")).unwrap();
         std::fs::write(dev.folder.join("terraform.tfvars"), filled_in(&example, account, app)).unwrap();
         dev
     }
 
     /// With these values, in a folder of its own.
-    pub(crate) async fn with_values(name: &str, account: &Account, values: &str) -> Dev {
-        let dev = Dev::copied(name, account).await;
+    pub(crate) async fn with_values(name: &str, endpoint: &str, values: &str) -> Dev {
+        let dev = Dev::copied(name, endpoint).await;
         std::fs::write(dev.folder.join("terraform.tfvars"), values).unwrap();
         dev
     }
 
-    async fn copied(name: &str, account: &Account) -> Dev {
+    async fn copied(name: &str, endpoint: &str) -> Dev {
         let copy = target_folder().join(name);
         drop(std::fs::remove_dir_all(&copy));
         std::fs::create_dir_all(copy.join("target")).unwrap();
@@ -41,7 +41,7 @@ impl Dev {
         std::os::unix::fs::symlink(target_folder().join("lambdas"), copy.join("target/lambdas")).unwrap();
         let folder = copy.join("terraform/envs/dev");
         drop(std::fs::remove_dir_all(folder.join(".terraform")));
-        std::fs::write(folder.join("backend.hcl"), backend(account)).unwrap();
+        std::fs::write(folder.join("backend.hcl"), backend(endpoint)).unwrap();
         Dev { folder }
     }
 
@@ -159,12 +159,11 @@ fn filled_in(example: &str, account: &Account, app: &str) -> String {
 }
 
 /// The state is in S3, as in production. Only an emulator's S3 needs this many settings.
-fn backend(account: &Account) -> String {
+fn backend(endpoint: &str) -> String {
     format!(
-        "bucket = \"states\"\nregion = \"{REGION}\"\nendpoints = {{ s3 = \"{}\" }}\naccess_key = \"emulator\"\n\
+        "bucket = \"states\"\nregion = \"{REGION}\"\nendpoints = {{ s3 = \"{endpoint}\" }}\naccess_key = \"emulator\"\n\
          secret_key = \"emulator\"\nuse_path_style = true\nskip_credentials_validation = true\n\
-         skip_metadata_api_check = true\nskip_requesting_account_id = true\n",
-        account.endpoint()
+         skip_metadata_api_check = true\nskip_requesting_account_id = true\n"
     )
 }
 

@@ -37,7 +37,7 @@ const FORGOTTEN_BY_MOTO: [&str; 17] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_modules_are_applied_and_destroyed() {
     let account = Account::empty().await;
-    let dev = Dev::with_values("deploy-whole", &account, &values(&account).await).await;
+    let dev = Dev::with_values("deploy-whole", account.endpoint(), &values(&account).await).await;
     dev.init().await;
     let said = dev.apply_with(&[("TF_VAR_scheduler_key", SCHEDULER_KEY), ("TF_VAR_admin_key", ADMIN_KEY)]).await;
 
@@ -62,7 +62,7 @@ async fn all_modules_are_applied_and_destroyed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_refuses_what_cannot_work() {
     let account = Account::empty().await;
-    let dev = Dev::with_values("deploy-service", &account, "").await;
+    let dev = Dev::with_values("deploy-service", account.endpoint(), "").await;
     dev.test_module("service", account.endpoint()).await;
 }
 

@@ -51,6 +51,8 @@ resource "aws_db_instance" "this" {
   # checkov:skip=CKV_AWS_354: the database's own key, or AWS's
   # checkov:skip=CKV_AWS_157: a variable
   # checkov:skip=CKV_AWS_293: a variable
+  # checkov:skip=CKV_AWS_133: a variable, at least a day
+  # checkov:skip=CKV2_AWS_69: rds.force_ssl is in the parameter group
   count = local.makes_database ? 1 : 0
 
   identifier     = local.name
