@@ -28,7 +28,10 @@ async fn outcomes_are_written_in_batches() {
     assert_eq!(s.count("SELECT count(*) FROM run_results").await, 1, "lists do not read the long one");
     app.stop().await;
     let rows = way.take_rows();
-    assert_eq!((rows["finish runs"].all, rows.contains_key("finish a run")), (2, false), "{rows:?}");
+    // On a machine so slow that a lease was renewed meanwhile, the batch leaves out the row that the renewal has locked.
+    let alone = rows.get("finish a run").map_or(0, |one| one.statements);
+    assert_eq!(rows["finish runs"].all + alone, 2, "{rows:?}");
+    assert!(alone == 0 || rows.contains_key("renew leases"), "{rows:?}");
     s.end().await;
 }
 
