@@ -31,6 +31,7 @@ tar = gzip.decompress(blob(layer))
 assert config['rootfs']['diff_ids'] == ['sha256:' + hashlib.sha256(tar).hexdigest()]
 files = tarfile.open(fileobj=io.BytesIO(tar))
 assert all((file.uid, file.gid, file.mtime) == (0, 0, 0) for file in files)
+assert not any(file.mode & 0o222 for file in files if file.isfile()), 'a file is writable'
 files.extractall(root)
 print(json.dumps({'digest': described['digest'], 'config': config, 'names': files.getnames()}))
 ";
@@ -117,8 +118,8 @@ fn is_root() -> bool {
 #[tokio::test]
 async fn the_archive_is_an_oci_image() {
     let image = Image::unpacked("deploy-image-archive").await;
-    let told = std::fs::read_to_string(target_folder().join(format!("image/{ARCH}/digest"))).unwrap();
-    assert_eq!(told.trim(), image.digest);
+    let digest = std::fs::read_to_string(target_folder().join(format!("image/{ARCH}/digest"))).unwrap();
+    assert_eq!(digest.trim(), image.digest);
     assert_eq!(image.config["User"], "65532:65532");
     assert_eq!((&image.config["Entrypoint"], &image.config["Cmd"]), (&json!([APP]), &json!(["serve"])));
     let labels = &image.config["Labels"];
@@ -158,7 +159,7 @@ async fn the_image_depends_only_on_its_files() {
     assert_eq!(digests[0], digests[1]);
 }
 
-/// The root is read-only and the user is 65532: the app migrates, serves, and ends when it is told to.
+/// The root is read-only and the user is 65532: the app migrates, serves, and ends at SIGTERM.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tour_is_taken_in_the_image() {
     let image = Image::unpacked("deploy-image").await;

@@ -124,7 +124,7 @@ impl Rehearsal {
         let get = ["scheduler", "get-schedule", "--group-name", "cronbox-dev", "--name", &name];
         let input = text(&self.ministack.aws(get).await["Target"]["Input"]);
         // The app accepts fires that are a little early.
-        let minute = (chrono::Utc::now() + TimeDelta::minutes(1)).trunc_subsecs(0).with_second(0).unwrap();
+        let minute = (self.s.clock.now() + TimeDelta::minutes(1)).trunc_subsecs(0).with_second(0).unwrap();
         let fire = fired(&input, &minute.to_rfc3339_opts(SecondsFormat::Secs, true)).to_string();
         let answer = self.ministack.folder.join("answer.json");
         let invoke = ["lambda", "invoke", "--function-name", "cronbox-dev-runner", "--qualifier", qualifier];
@@ -152,7 +152,7 @@ impl Rehearsal {
     async fn verify_finds_nothing(&self, workflow: i64) {
         let created = self.api().get(&format!("/api/v1/workflows/{workflow}")).await.json["created_on"].clone();
         let from = text(&created);
-        let to = chrono::Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+        let to = self.s.clock.now().to_rfc3339_opts(SecondsFormat::Secs, true);
         tokio::time::sleep(Duration::from_secs(8 * 60)).await;
         let said = self.cronbox(&["verify", "--from", &from, "--to", &to]).await;
         assert!(said.contains("nothing differs"), "{said}");

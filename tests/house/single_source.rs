@@ -1,6 +1,6 @@
-//! What has one place: SQL, the grace of a fire, the code of an environment.
+//! What has one place: SQL, and the grace of a fire.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::sources::{root, rust_files};
 
@@ -23,18 +23,4 @@ fn the_grace_is_defined_once() {
     let defines = |path: &PathBuf| std::fs::read_to_string(path).unwrap().contains("const GRACE:");
     let found: Vec<_> = all.filter(defines).collect();
     assert_eq!(found, [root.join("schedule/src/delivery.rs")]);
-}
-
-#[test]
-fn environments_differ_only_in_values() {
-    let envs = root().join("terraform/envs");
-    for env in ["stage", "prod"] {
-        for file in std::fs::read_dir(envs.join("dev")).unwrap().map(|file| file.unwrap().file_name()) {
-            let is_code = Path::new(&file).extension().is_some_and(|extension| extension == "tf");
-            if is_code && file != "env.tf" {
-                let [dev, other] = ["dev", env].map(|env| std::fs::read_to_string(envs.join(env).join(&file)).unwrap());
-                assert_eq!(other, dev, "{env}: {file:?}");
-            }
-        }
-    }
 }

@@ -78,12 +78,12 @@ variable "image" {
 }
 
 variable "app_size" {
-  description = "CPU, memory and number of the app's tasks."
+  description = "CPU, memory and number of the app's tasks; an absent field takes the module's default."
   type = object({
-    cpu    = optional(number, 512)
-    memory = optional(number, 1024)
-    min    = optional(number, 2)
-    max    = optional(number, 6)
+    cpu    = optional(number)
+    memory = optional(number)
+    min    = optional(number)
+    max    = optional(number)
   })
   default = {}
 }
@@ -144,17 +144,17 @@ variable "web_acl_arn" {
 variable "database" {
   description = "The database that is made for the app; an absent field takes the module's default."
   type = object({
-    instance_class  = optional(string, "db.t4g.small")
-    engine_version  = optional(string, "15")
-    storage_gb      = optional(number, 20)
-    max_storage_gb  = optional(number, 200)
-    is_multi_az     = optional(bool, true)
-    backup_days     = optional(number, 14)
-    is_protected    = optional(bool, true)
-    max_connections = optional(number, 200)
-    max_locks       = optional(number, 200)
+    instance_class  = optional(string)
+    engine_version  = optional(string)
+    storage_gb      = optional(number)
+    max_storage_gb  = optional(number)
+    is_multi_az     = optional(bool)
+    backup_days     = optional(number)
+    is_protected    = optional(bool)
+    max_connections = optional(number)
+    max_locks       = optional(number)
     kms_key_arn     = optional(string)
-    apply_now       = optional(bool, false)
+    apply_now       = optional(bool)
   })
   default = {}
 }
