@@ -127,8 +127,9 @@ pub(crate) async fn attack_by_silence() -> Tally {
     let app = App::start(&s.dsn(), &[("CRONBOX_TEAM_EDITS_IN_FLIGHT", "0")]).await;
     let other = app.api(&team_key(&s, create_team(&s, "honest").await, "editor").await);
     let mut flood = JoinSet::new();
+    let editor = app.api(&s.keys.editor);
     for nth in 0..FLOOD {
-        flood.spawn(send_silent_names(app.api(&s.keys.editor), nth));
+        flood.spawn(send_silent_names(editor.clone(), nth));
     }
     // Two queries for each name: the flood takes effect as soon as lookups wait for silent servers again and again.
     while server.queries.load(Ordering::SeqCst) < 64 {
