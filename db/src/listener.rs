@@ -27,7 +27,7 @@ impl Listener {
         let patience = pool.raw_pool().options().get_acquire_timeout();
         let own = PgPoolOptions::new().max_connections(1).acquire_timeout(patience);
         let own = own.connect_lazy_with(pool.direct_login());
-        let mut listener = PgListener::connect_with(&own).await?;
+        let mut listener = PgListener::connect_with(&own).await.inspect_err(|error| pool.notice_login(error))?;
         within_limit(STATEMENT_LIMIT, listener.listen(channel)).await?;
         Ok(Listener(listener))
     }

@@ -130,7 +130,15 @@ impl PgPool {
         if matches!(acquired, Err(sqlx::Error::PoolTimedOut)) {
             self.waits.timed_out.fetch_add(1, Ordering::Relaxed);
         }
+        if let Err(error) = &acquired {
+            self.server.notice_login(error);
+        }
         Ok(AcquiredConnection(PgConnection::new(acquired?, self.server.clone(), Arc::clone(&self.begin))))
+    }
+
+    /// Returns after the server has refused a login on this pool or one beside it, at once if it has since the last call.
+    pub async fn login_refused(&self) {
+        self.server.login_refused().await;
     }
 
     /// The same connections; a transaction on them begins with these limits, and behind a pooler that works by
@@ -160,6 +168,11 @@ impl PgPool {
     pub(crate) fn direct_login(&self) -> PgConnectOptions {
         let direct = self.direct.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         direct.unwrap_or_else(|| (*self.raw.connect_options()).clone())
+    }
+
+    /// Wakes who waits in [`Self::login_refused`], if the server refused a login outside of the pool.
+    pub(crate) fn notice_login(&self, error: &sqlx::Error) {
+        self.server.notice_login(error);
     }
 
     /// sqlx's pool, for its settings. Statements on it would have no time limit.

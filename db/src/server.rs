@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sqlx::pool::PoolConnectionMetadata;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection as _, Executor as _, PgConnection};
+use tokio::sync::Notify;
 
 use crate::options::{Pooler, SESSION_SETTINGS};
 use crate::proof::{LONGEST_LIFE, Proof, Refusal, prove_returned, prove_server};
@@ -21,11 +22,15 @@ const PROOF_LIMIT: Duration = Duration::from_secs(2);
 /// A connection that was proven when it was returned needs only a ping within this time. At high load, a proof before each
 /// use would cost an eighth of the throughput.
 const PROVEN_FOR: Duration = Duration::from_millis(500);
+/// SQLSTATE of a wrong password, and of a role that does not exist or may not log in, because a rotation may change the
+/// name too.
+const REFUSED_LOGIN: [&str; 2] = ["28P01", "28000"];
 
 /// What the connections of one pool have found; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     met: Arc<Mutex<Met>>,
+    refused_login: Arc<Notify>,
     pooler: Pooler,
 }
 
@@ -40,7 +45,7 @@ struct Met {
 impl Server {
     /// Nothing is known yet of the server behind this pooler.
     pub(crate) fn behind(pooler: Pooler) -> Self {
-        Server { met: Arc::default(), pooler }
+        Server { pooler, ..Server::default() }
     }
 
     /// What its connections lead to.
@@ -73,6 +78,18 @@ impl Server {
     /// Returns why the last connection was refused, if one was since the last that was accepted.
     pub(crate) fn last_refusal(&self) -> Option<Refusal> {
         self.met(|met| met.refusal)
+    }
+
+    /// Wakes who waits for it, if the server refused a login.
+    pub(crate) fn notice_login(&self, error: &sqlx::Error) {
+        if is_refused_login(error) {
+            self.refused_login.notify_one();
+        }
+    }
+
+    /// Returns after the server has refused a login, at once if it has since the last call.
+    pub(crate) async fn login_refused(&self) {
+        self.refused_login.notified().await;
     }
 
     /// Records that a connection got no answer, so that all open connections are closed.
@@ -136,6 +153,13 @@ impl Server {
     fn met<T>(&self, of: impl FnOnce(&mut Met) -> T) -> T {
         of(&mut self.met.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Whether the server refused a login, because of the password or the name.
+#[must_use]
+pub fn is_refused_login(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| REFUSED_LOGIN.contains(&&*code))
 }
 
 /// Whether a connection of this age may be used again.

@@ -11,6 +11,7 @@ mod logs;
 mod migrations;
 mod notifications;
 mod old_names;
+mod password_rotation;
 mod pool;
 mod pooler;
 mod refusals;

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tests::Story;
+use tokio::process::Command;
 
 use crate::migrations::{migrator, owner_options};
-use crate::startup::{app, run};
+use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
 const TABLES: [(&str, &str, &str); 44] = [
@@ -230,12 +231,36 @@ async fn logins_get_the_passwords_of_a_secret_store() {
     s.end().await;
 }
 
+/// Logins belong to the server: with names of its own, another environment leaves the passwords of the first one as they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn environments_on_one_server_have_logins_of_their_own() {
+    let s = Story::today().await;
+    let (first, second) = ("the-first-password", "the-second-password");
+    for (name, password) in [("cronbox_serve_one", first), ("cronbox_serve_two", second)] {
+        let mut migrate = migration(&s, password, "the-publishers-password");
+        let done =
+            run(migrate.env("CRONBOX_SERVE_LOGIN", name).env("CRONBOX_PUBLISH_LOGIN", "cronbox_publish_one")).await;
+        assert_eq!(String::from_utf8(done.stderr).unwrap(), "");
+    }
+    log_in(&s, "cronbox_serve_one", first).await.unwrap();
+    log_in(&s, "cronbox_serve_two", second).await.unwrap();
+    for refused in ["", "Cronbox", "a-b", "pg_read_all_data", "cronbox_owner", &"a".repeat(64)] {
+        let mut migrate = migration(&s, first, "the-publishers-password");
+        expect_error(&run(migrate.env("CRONBOX_SERVE_LOGIN", refused)).await, "cannot be made");
+    }
+    s.end().await;
+}
+
 /// The error of `cronbox-app migrate --roles` with these passwords; empty if it succeeds.
 async fn migrate_with(s: &Story, serve: &str, publish: &str) -> String {
+    String::from_utf8(run(&mut migration(s, serve, publish)).await.stderr).unwrap()
+}
+
+fn migration(s: &Story, serve: &str, publish: &str) -> Command {
     let mut migrate = app();
     migrate.args(["migrate", "--roles"]).env("DATABASE_URL", s.owner_dsn()).env("RUST_LOG", "error");
-    let done = run(migrate.env("CRONBOX_SERVE_PASSWORD", serve).env("CRONBOX_PUBLISH_PASSWORD", publish)).await;
-    String::from_utf8(done.stderr).unwrap()
+    migrate.env("CRONBOX_SERVE_PASSWORD", serve).env("CRONBOX_PUBLISH_PASSWORD", publish);
+    migrate
 }
 
 async fn log_in(s: &Story, login: &str, password: &str) -> sqlx::Result<PgConnection> {

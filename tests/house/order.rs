@@ -18,12 +18,13 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 17] = [
+static HOUSES: [House; 18] = [
     House {
         name: "old_names",
         src: "old_names/src",
         rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
     },
+    House { name: "db_login", src: "db_login/src", rooms: &[("crate", "lib")] },
     House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
     House {
         name: "app",

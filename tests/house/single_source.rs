@@ -18,7 +18,7 @@ fn the_api_contains_no_sql() {
 #[test]
 fn the_grace_is_defined_once() {
     let root = root();
-    let crates = ["schedule", "db", "app", "lambdas", "local", "cli"];
+    let crates = ["schedule", "db", "db_login", "app", "lambdas", "local", "cli"];
     let all = crates.iter().flat_map(|name| rust_files(&root.join(name)));
     let defines = |path: &PathBuf| std::fs::read_to_string(path).unwrap().contains("const GRACE:");
     let found: Vec<_> = all.filter(defines).collect();

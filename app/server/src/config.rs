@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use access::gate;
 use access::limits::TeamLimits;
+use anyhow::Context as _;
 use chrono::TimeDelta;
 use clap::Args;
 use db::Pooler;
+use db_login::Place;
 use egress::allowed::{Allowed, Names};
 use egress::ports::{PortRange, Ports};
 use egress::resolver::Resolver;
@@ -33,6 +35,9 @@ pub struct Config {
     /// Postgres DSN: `postgres://user:password@host:5432/database`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
+    /// A file with user name and password (RDS's JSON) or a DSN; `DATABASE_URL` then says only where the database is.
+    #[arg(long, env = "CRONBOX_DB_LOGIN_FILE", value_name = "FILE")]
+    pub db_login_file: Option<PathBuf>,
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
     pub db_ca_file: Option<PathBuf>,
@@ -311,10 +316,23 @@ impl Config {
         DefaultRate(self.team_fires_per_minute)
     }
 
-    /// The options of the database connection.
+    /// Returns the DSN of the database, as the file with the login says now.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or has no login, or if the DSN names no host for a login that names none.
+    pub fn read_dsn(&self) -> anyhow::Result<String> {
+        let Some(file) = &self.db_login_file else { return Ok(self.database_url.clone()) };
+        let place = Place::of_dsn(&self.database_url);
+        let place = place.context("DATABASE_URL names no host: write postgres://host:5432/database")?;
+        let login = std::fs::read_to_string(file);
+        let login = login.with_context(|| format!("cannot read {}: check CRONBOX_DB_LOGIN_FILE", file.display()))?;
+        place.make_dsn(&login).with_context(|| format!("{} cannot be used", file.display()))
+    }
+
+    /// The options of a connection with this DSN.
     #[must_use]
-    pub fn database_options(&self) -> db::Options {
-        let dsn = db::with_ca(&self.database_url, self.db_ca_file.as_deref());
+    pub fn database_options(&self, dsn: &str) -> db::Options {
+        let dsn = db::with_ca(dsn, self.db_ca_file.as_deref());
         db::Options { pooler: self.pooler, ..database_options(&dsn, self.db_max_connections) }
     }
 }

@@ -17,7 +17,7 @@ use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use db::{Passwords, PgConnection, PgPool, Pooler, make_logins};
+use db::{NewLogin, PgConnection, PgPool, Pooler, make_logins};
 use executor::Shutdown;
 use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
@@ -75,10 +75,16 @@ enum Command {
 /// The logins that `migrate --roles` makes.
 #[derive(Args)]
 struct Logins {
-    /// Also make the login `cronbox_serve` of the app, or give it this password; better in the environment.
+    /// The name of the app's login. Each environment on a server needs its own.
+    #[arg(long, env = "CRONBOX_SERVE_LOGIN", default_value = "cronbox_serve")]
+    serve_login: String,
+    /// Also make the login of the app, or give it this password; better in the environment.
     #[arg(long, env = "CRONBOX_SERVE_PASSWORD", hide_env_values = true, requires = "roles")]
     serve_password: Option<String>,
-    /// Also make the login `cronbox_publish` of the publisher, or give it this password.
+    /// The name of the publisher's login.
+    #[arg(long, env = "CRONBOX_PUBLISH_LOGIN", default_value = "cronbox_publish")]
+    publish_login: String,
+    /// Also make the login of the publisher, or give it this password.
     #[arg(long, env = "CRONBOX_PUBLISH_PASSWORD", hide_env_values = true, requires = "roles")]
     publish_password: Option<String>,
 }
@@ -280,8 +286,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
 async fn migrate(database: &Database, makes_roles: bool, logins: Logins) -> anyhow::Result<()> {
     app::migrate_database(&database.options(), makes_roles).await?;
-    let passwords = Passwords { serve: logins.serve_password, publish: logins.publish_password };
-    make_logins(&database.options(), &passwords).await?;
+    let serve = NewLogin { name: logins.serve_login, password: logins.serve_password };
+    let publish = NewLogin { name: logins.publish_login, password: logins.publish_password };
+    make_logins(&database.options(), &serve, &publish).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     zones::store_bundled(&pool, &edit).await.map(drop)

@@ -54,7 +54,7 @@ impl Pools {
     /// # Errors
     /// Returns one sentence that says what to do if the DSN cannot be parsed or the database does not answer.
     pub async fn connect(config: &Config) -> anyhow::Result<Self> {
-        let options = config.database_options();
+        let options = config.database_options(&config.read_dsn()?);
         let sizes = Sizes::of(options.max_connections);
         let sized = |max_connections| Options { max_connections, ..options.clone() };
         // All others connect at their first use.
@@ -72,6 +72,14 @@ impl Pools {
             reads: beside(sizes.reads)?.with_limits(limits_of_reads),
             fires,
         })
+    }
+
+    /// Changes the login of new connections; open ones are not affected.
+    ///
+    /// # Errors
+    /// Fails if the DSN cannot be parsed.
+    pub fn log_in_anew(&self, options: &Options) -> anyhow::Result<()> {
+        self.by_name().into_iter().try_for_each(|(_, pool)| db::log_in_anew(pool, options))
     }
 
     /// All pools with their names.

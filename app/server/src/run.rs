@@ -75,6 +75,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     let (end_admin, admin_ended) = oneshot::channel();
     let serving_admin = tokio::spawn(serve_admin(listeners.admin, app.clone(), admin_ended));
     let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
+    let logging_in = tokio::spawn(keep_login_current(app.clone()));
     let mut ended = Ok(());
     let drained = async {
         shutdown.wait_for_drain().await;
@@ -95,6 +96,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     sampling.abort();
     measuring.abort();
     following.abort();
+    logging_in.abort();
     Ok(ended?)
 }
 
@@ -125,6 +127,22 @@ async fn keep_sampling(app: App) {
         if let Err(error) = app.database_time().await {
             tracing::warn!(%error, "database time not sampled; the clock continues from the last sample");
         }
+    }
+}
+
+/// A rotation changes the database first and the file some moments later.
+const READ_LOGIN_EVERY: Duration = Duration::from_secs(2);
+
+/// Reads the file with the login again whenever the database has refused a login, until it is dropped.
+async fn keep_login_current(app: App) {
+    while app.config.db_login_file.is_some() {
+        app.pools.fires.login_refused().await;
+        let read = app.config.read_dsn();
+        match read.and_then(|dsn| app.pools.log_in_anew(&app.config.database_options(&dsn))) {
+            Ok(()) => tracing::warn!("login refused by the database; CRONBOX_DB_LOGIN_FILE was read again"),
+            Err(error) => tracing::error!("login refused by the database, and no other was read: {error:#}"),
+        }
+        tokio::time::sleep(READ_LOGIN_EVERY).await;
     }
 }
 

@@ -7,13 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
 
-use super::{APP_GROUP, Groups, PUBLISHER_GROUP, is_made_meanwhile, limit_logins};
+use super::{APP_GROUP, Groups, OWNER_GROUP, PUBLISHER_GROUP, is_made_meanwhile, limit_logins};
 use crate::options::{Options, migration_options};
 
-/// The name of the app's login.
-const SERVE_LOGIN: &str = "cronbox_serve";
-/// The name of the publisher's login.
-const PUBLISH_LOGIN: &str = "cronbox_publish";
 /// Less can be guessed from a verifier that was stolen.
 const LEAST_LENGTH: usize = 16;
 /// As many as Postgres itself makes.
@@ -22,26 +18,36 @@ const ITERATIONS: u32 = 4_096;
 const MOST_TRIES: u32 = 20;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// The passwords of the logins to make. No `Debug`, because these are secrets.
-#[derive(Clone, Default)]
-pub struct Passwords {
-    /// Of `cronbox_serve`, in the group of the app
-    pub serve: Option<String>,
-    /// Of `cronbox_publish`, in the group of the publisher
-    pub publish: Option<String>,
+/// A login to make: its name, and its password if it has to be made. No `Debug`, because that is a secret.
+#[derive(Clone)]
+pub struct NewLogin {
+    /// The name in Postgres; logins belong to the server, not to a database
+    pub name: String,
+    /// The password
+    pub password: Option<String>,
 }
 
-/// Makes the logins whose passwords are given, or gives them these passwords, and sets their timeouts. The groups exist.
+/// Makes the logins of app and publisher whose passwords are given, or gives them these passwords, and sets their
+/// timeouts. The groups exist.
 ///
 /// # Errors
-/// Fails if a password is too short or not ASCII, or if this login may not make roles.
-pub async fn make_logins(options: &Options, passwords: &Passwords) -> anyhow::Result<()> {
-    let wanted = [(SERVE_LOGIN, APP_GROUP, &passwords.serve), (PUBLISH_LOGIN, PUBLISHER_GROUP, &passwords.publish)];
-    for (login, group, password) in wanted {
+/// Fails if a name is not valid, if a password is too short or not ASCII, or if this login may not make roles.
+pub async fn make_logins(options: &Options, app: &NewLogin, publisher: &NewLogin) -> anyhow::Result<()> {
+    for (NewLogin { name, password }, group) in [(app, APP_GROUP), (publisher, PUBLISHER_GROUP)] {
         let Some(password) = password else { continue };
-        check_password(password).with_context(|| format!("the password of {login} cannot be used"))?;
-        make_login(options, login, group, password).await?;
+        check_name(name).with_context(|| format!("the login {name:?} cannot be made"))?;
+        check_password(password).with_context(|| format!("the password of {name} cannot be used"))?;
+        make_login(options, name, group, password).await?;
     }
+    Ok(())
+}
+
+/// A name that needs no quotes. Postgres cuts longer ones, reserves `pg_`, and a group is no login.
+fn check_name(name: &str) -> anyhow::Result<()> {
+    let is_word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    ensure!(is_word && (1..=63).contains(&name.len()), "write 1 to 63 of a-z, 0-9 and _");
+    let is_taken = name.starts_with("pg_") || [OWNER_GROUP, APP_GROUP, PUBLISHER_GROUP].contains(&name);
+    ensure!(!is_taken, "Postgres or cronbox uses this name");
     Ok(())
 }
 

@@ -5,8 +5,10 @@ locals {
   # What an apply without keys would write, were the version new; `keys ensure` then says that this is no key.
   no_key = "no key was given when secrets_version changed"
 
-  # The two logins of least privilege, by their names in Postgres: `cronbox-app migrate --roles` makes them.
-  logins = { app = "cronbox_serve", publisher = "cronbox_publish" }
+  # The two logins of least privilege, by their names in Postgres: `cronbox-app migrate --roles` makes them. Logins belong to the
+  # server, which several environments may share. Two names alternate, so that a new version leaves the tasks that run their login.
+  login_suffix = "${replace(var.env, "-", "_")}_${var.secrets_version % 2 == 0 ? 2 : 1}"
+  logins       = { app = "cronbox_serve_${local.login_suffix}", publisher = "cronbox_publish_${local.login_suffix}" }
 }
 
 ephemeral "aws_secretsmanager_random_password" "owner" {

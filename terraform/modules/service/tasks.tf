@@ -11,9 +11,12 @@ locals {
 
   containers = {
     migrate = {
-      command     = ["migrate", "--roles"]
-      waits_for   = []
-      environment = local.connection
+      command   = ["migrate", "--roles"]
+      waits_for = []
+      environment = merge(local.connection, {
+        CRONBOX_SERVE_LOGIN   = local.logins.app
+        CRONBOX_PUBLISH_LOGIN = local.logins.publisher
+      })
       secrets = merge(local.owner, {
         CRONBOX_SERVE_PASSWORD   = "${aws_secretsmanager_secret.login["app"].arn}:password::"
         CRONBOX_PUBLISH_PASSWORD = "${aws_secretsmanager_secret.login["publisher"].arn}:password::"

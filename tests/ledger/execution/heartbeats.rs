@@ -62,7 +62,7 @@ async fn executor(s: &Story, dsn: String, lease_secs: u64) -> Executor {
     let mut config = s.app().config.clone();
     config.database_url = dsn;
     (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (4, lease_secs, HEARTBEAT_MS);
-    let pool = db::connect_pool(&config.database_options()).await.unwrap();
+    let pool = db::connect_pool(&config.database_options(&config.database_url)).await.unwrap();
     let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
     app::App::new(config, pool, s.clock.clone()).new_executor(client)
 }

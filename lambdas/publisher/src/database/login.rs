@@ -8,10 +8,6 @@ use db::PgPool;
 use crate::config::Database;
 use crate::database::secret;
 
-/// SQLSTATE of a wrong password, and of a role that does not exist or may not log in, because a rotation may change the
-/// name too.
-const REFUSED: [&str; 2] = ["28P01", "28000"];
-
 /// The source of user name and password.
 pub struct Login {
     database: Database,
@@ -56,9 +52,5 @@ impl Login {
 }
 
 fn is_refused(error: &anyhow::Error) -> bool {
-    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<sqlx::Error>());
-    causes.any(|cause| {
-        let code = cause.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        code.is_some_and(|code| REFUSED.contains(&&*code))
-    })
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(db::is_refused_login)
 }

@@ -98,6 +98,7 @@ pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Res
 pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Config> {
     Ok(app::Config {
         database_url: dsn,
+        db_login_file: None,
         db_ca_file: None,
         pooler: db::Pooler::None,
         bind_addr: listener.local_addr()?,

@@ -117,6 +117,29 @@ run "the_app" {
     }
     error_message = "The app gets its settings, and no secret by value; only the balancer's subnets are proxies."
   }
+
+  assert {
+    condition     = local.logins == { app = "cronbox_serve_test_1", publisher = "cronbox_publish_test_1" }
+    error_message = "Environments that share a server have logins of their own."
+  }
+
+  assert {
+    condition     = local.containers.migrate.environment.CRONBOX_SERVE_LOGIN == "cronbox_serve_test_1"
+    error_message = "The migration makes the login that the secret names."
+  }
+}
+
+run "a_rotation_makes_new_tasks_with_another_login" {
+  command = plan
+
+  variables {
+    secrets_version = 2
+  }
+
+  assert {
+    condition     = local.containers.migrate.environment.CRONBOX_SERVE_LOGIN == "cronbox_serve_test_2" && local.logins.publisher == "cronbox_publish_test_2"
+    error_message = "The task definition changes, so that ECS starts new tasks; those that run keep a login that is valid."
+  }
 }
 
 run "a_database_is_made" {

@@ -327,8 +327,8 @@ enum DatabaseFailure {
 }
 
 /// Classifies errors that pass without a change: a lost connection, a restart, a deadlock, a timeout.
-fn classify_failure(error: &sqlx::Error) -> DatabaseFailure {
-    match error {
+fn classify_failure(failure: &sqlx::Error) -> DatabaseFailure {
+    match failure {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         // For example a server that stops during a handshake.
@@ -340,6 +340,8 @@ fn classify_failure(error: &sqlx::Error) -> DatabaseFailure {
             Some(code) if code.starts_with("08") || code.starts_with("57P") => DatabaseFailure::Unreachable,
             // too_many_connections; read_only_sql_transaction after a failover
             Some("53300" | "25006") => DatabaseFailure::Unreachable,
+            // During a rotation of the password.
+            _ if db::is_refused_login(failure) => DatabaseFailure::Unreachable,
             Some("40001" | "40P01" | "55P03" | "57014") => DatabaseFailure::Busy,
             _ => DatabaseFailure::Other,
         },
