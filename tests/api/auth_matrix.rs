@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use access::key_text::add_checksum;
 use access::rights::Scope;
-use app::api::routes::{Access, Api as Description, ROUTES};
+use app::api::describe;
+use app::api::routes::{Access, ROUTES};
 use reqwest::Method;
 use serde_json::json;
 use tests::{Api, PATIENCE, Story};
-use utoipa::OpenApi as _;
 
 /// Routes that the app serves, and that are neither in its table nor in its description.
 const UNDESCRIBED: [(&str, &str, Access); 2] =
@@ -16,7 +16,7 @@ const UNDESCRIBED: [(&str, &str, Access); 2] =
 
 /// Method, path and name of each operation of the OpenAPI description.
 fn described() -> BTreeSet<(String, String, String)> {
-    let api = serde_json::to_value(Description::openapi()).unwrap();
+    let api = describe();
     let mut described = BTreeSet::new();
     for (path, item) in api["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
@@ -133,7 +133,7 @@ async fn callers(s: &Story) -> Vec<(&'static str, Api)> {
 /// has a token, with which no fire begins and no key is replaced.
 #[test]
 fn operations_name_their_scopes() {
-    let api = serde_json::to_value(Description::openapi()).unwrap();
+    let api = describe();
     for route in ROUTES {
         let security = &api["paths"][route.path][route.method]["security"];
         let expected = match (route.access, route.access.scope()) {

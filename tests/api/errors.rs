@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use app::api::routes::Api as Description;
+use app::api::describe;
+use app::api::request::problem_codes::PROBLEM_CODES;
 use regex::Regex;
-use utoipa::OpenApi as _;
 use workflows::reasons::ReasonCode;
 
 #[test]
@@ -22,6 +22,8 @@ fn page_lists_problem_codes() {
     codes.extend(found(&schedule, r#"fn code\(&self\) -> &'static str \{\s*"([a-z_]+)""#));
     assert!(codes.len() > 40, "the codes were not found: {codes:?}");
     assert_eq!(listed("Problems"), codes);
+    assert_eq!(schema("ProblemCode"), codes);
+    assert!(PROBLEM_CODES.is_sorted(), "they are in alphabetical order");
 }
 
 /// The test above finds only codes that are written where the error is made.
@@ -81,7 +83,7 @@ fn section(title: &str) -> String {
 
 /// The values of an enum of the API.
 fn schema(name: &str) -> BTreeSet<String> {
-    let api = serde_json::to_value(Description::openapi()).unwrap();
+    let api = describe();
     let values = api["components"]["schemas"][name]["enum"].as_array().unwrap();
     values.iter().map(|value| value.as_str().unwrap().to_owned()).collect()
 }

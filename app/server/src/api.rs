@@ -10,9 +10,10 @@ pub mod runs;
 mod serve;
 pub mod workflows;
 
-use axum::Router;
 use axum::http::StatusCode;
-use axum::middleware;
+use axum::routing::get;
+use axum::{Json, Router, middleware};
+use serde_json::Value;
 use utoipa::OpenApi as _;
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -46,9 +47,23 @@ fn with_layers(routes: Router<App>, app: App) -> Router {
 
 /// The page of the description. Without the validator it would send its address to a server on the internet. The other layout
 /// has a logo with inline style, which the policy of the page forbids.
-fn docs_page() -> SwaggerUi {
+fn docs_page() -> Router<App> {
     let settings = utoipa_swagger_ui::Config::default().validator_url("none").use_base_layout();
-    SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()).config(settings)
+    let page = SwaggerUi::new("/docs").external_url_unchecked("/openapi.json", describe()).config(settings);
+    let older = describe_as_3_0();
+    Router::new().merge(page).route("/openapi-3.0.json", get(async || Json(older)))
+}
+
+/// The complete description of all operations, as OpenAPI 3.1.
+#[must_use]
+pub fn describe() -> Value {
+    openapi::complete::complete(serde_json::to_value(routes::Api::openapi()).unwrap_or_default())
+}
+
+/// The same description as OpenAPI 3.0.3.
+#[must_use]
+pub fn describe_as_3_0() -> Value {
+    openapi::older::render_as_3_0(describe())
 }
 
 async fn method_not_allowed() -> Error {

@@ -1,5 +1,8 @@
 //! Steps 1 and 7 of 7: what the description of the API has beside its handlers: the key, and the verbs.
 
+pub(super) mod complete;
+pub(super) mod older;
+
 use utoipa::Modify;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 

@@ -10,6 +10,7 @@ pub mod extract;
 pub(crate) mod in_flight;
 pub mod limits;
 pub mod page;
+pub mod problem_codes;
 pub(crate) mod read;
 pub(crate) mod refused;
 pub(crate) mod request_id;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::definition::action::{self, Action};
+use crate::definition::action_schema::ActionBody;
 use crate::definition::field::{self, FieldError};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
@@ -74,8 +75,8 @@ define_body! {
         /// A label: the workflow is also called by API.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub is_api: Option<bool>,
-        /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
-        #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
+        /// What a run does.
+        #[schema(value_type = ActionBody)]
         pub action: Value,
         /// Inputs passed to each run; an object.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use workflows::definition::action_schema::ActionBody;
 use workflows::definition::policies::{CatchUp, OnLost, Overlap};
 use workflows::definition::redaction::{self, Audience};
 use workflows::reasons::{self, ReasonCode};
@@ -32,7 +33,7 @@ pub struct WorkflowView {
     /// Header values are write-only and read as null, and so is a value that is marked as `{"secret": value}`. A viewer
     /// sees only the origin of `url`. In lists a `body` of more than 1 KiB is null, and a `message` of
     /// more than 1,024 characters is cut: read the workflow for all of it.
-    #[schema(value_type = Object)]
+    #[schema(value_type = ActionBody)]
     action: Value,
     /// The stored size of an action of which a list leaves out a part, in bytes; else null.
     action_bytes: Option<i32>,
