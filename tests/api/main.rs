@@ -8,6 +8,7 @@ mod browser;
 mod connections;
 mod cronbox;
 mod cursors;
+mod deprecation;
 mod drift;
 mod errors;
 mod key_restrictions;

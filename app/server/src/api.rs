@@ -1,6 +1,7 @@
 //! Steps 1 and 7 of 7: the HTTP API, in reading order.
 
 mod access_log;
+pub mod deprecation;
 pub mod openapi;
 pub mod operations;
 pub mod request;

@@ -11,6 +11,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, Method};
 use axum::response::Response;
 
+use super::deprecation::Deprecated;
 use super::request::auth::KeyPrefix;
 use super::request::extract::sent_traceparent;
 use super::request::request_id::RequestId;
@@ -51,11 +52,14 @@ impl Line {
         self.id
     }
 
-    /// Logs the line of an answer, which gets the id.
+    /// Logs the line of an answer, which gets the id, and what a deprecated operation says.
     pub(super) fn end(mut self, response: &mut Response) {
         self.status = response.status().as_u16();
         if let Some(id) = self.id.header_value() {
             response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if let Some(deprecated) = Deprecated::find(self.method, &self.route) {
+            deprecated.mark(response.headers_mut());
         }
     }
 }

@@ -6,6 +6,7 @@
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use crate::api::deprecation::{DEPRECATED, Deprecated};
 use crate::api::request::problem_codes::PROBLEM_CODES;
 
 /// The operations with the fields of another body, each of them optional.
@@ -32,7 +33,16 @@ pub(crate) fn complete(mut api: Value) -> Value {
             name_patch(operation);
         }
     }
+    for deprecated in &DEPRECATED {
+        mark(&mut api["paths"][deprecated.path][deprecated.method], deprecated);
+    }
     api
+}
+
+fn mark(operation: &mut Value, deprecated: &Deprecated) {
+    let until = format!("Deprecated since {}, and gone at the earliest on {}", deprecated.since, deprecated.sunset);
+    operation["deprecated"] = json!(true);
+    operation["description"] = json!(format!("{until}: use `{}`.", deprecated.instead));
 }
 
 /// The members of an object; none if it is no object.
@@ -112,10 +122,10 @@ fn describe_responses(operation: &mut Map<String, Value>) {
 fn remove_null_parameters(operation: &mut Map<String, Value>) {
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         let kind = &mut parameter["schema"]["type"];
-        if let Some([only, null]) = kind.as_array().map(Vec::as_slice) {
-            if null == "null" {
-                *kind = only.clone();
-            }
+        if let Some([only, Value::String(null)]) = kind.as_array().map(Vec::as_slice)
+            && null == "null"
+        {
+            *kind = only.clone();
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! 3.0 has no type `null` and no keyword beside a `$ref`, and names scopes only for OAuth.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 /// Keywords of 3.1 that 3.0 does not have.
@@ -14,8 +16,15 @@ pub(crate) fn render_as_3_0(mut api: Value) -> Value {
         license.remove("identifier");
     }
     name_answers(&mut api);
-    render(&mut api);
+    let types = types_of_schemas(&api);
+    render(&mut api, &types);
     api
+}
+
+/// The type of each named schema: what may be null must have one beside it.
+fn types_of_schemas(api: &Value) -> BTreeMap<String, Value> {
+    let schemas = api["components"]["schemas"].as_object().into_iter().flatten();
+    schemas.map(|(name, schema)| (format!("#/components/schemas/{name}"), schema["type"].clone())).collect()
 }
 
 /// A generator takes one schema for all answers that are no refusals: the backfill of a dry run has another answer.
@@ -40,14 +49,14 @@ fn name_answers(api: &mut Value) {
     }
 }
 
-fn render(value: &mut Value) {
+fn render(value: &mut Value, types: &BTreeMap<String, Value>) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(render),
+        Value::Array(items) => items.iter_mut().for_each(|item| render(item, types)),
         Value::Object(members) => {
-            members.values_mut().for_each(render);
+            members.values_mut().for_each(|member| render(member, types));
             NEWER.iter().for_each(|keyword| drop(members.remove(*keyword)));
             remove_null_type(members);
-            unwrap_nullable(members);
+            unwrap_nullable(members, types);
             wrap_reference(members);
             remove_scopes(members);
             keep_one_body(members);
@@ -67,14 +76,18 @@ fn remove_null_type(members: &mut Map<String, Value>) {
 }
 
 /// One of something and null is something that is nullable.
-fn unwrap_nullable(members: &mut Map<String, Value>) {
+fn unwrap_nullable(members: &mut Map<String, Value>, types: &BTreeMap<String, Value>) {
     let Some([named, null]) = members.get("oneOf").and_then(Value::as_array).map(Vec::as_slice) else { return };
     if null["type"] != "null" {
         return;
     }
+    // A reference with a description is wrapped already.
+    let reference = named["$ref"].as_str().or(named["allOf"][0]["$ref"].as_str());
+    let kind = reference.and_then(|reference| types.get(reference)).cloned();
     let named = named.clone();
     members.remove("oneOf");
     members.insert("nullable".to_owned(), json!(true));
+    members.extend(kind.map(|kind| ("type".to_owned(), kind)));
     match named {
         Value::Object(schema) if !schema.contains_key("$ref") => members.extend(schema),
         schema => drop(members.insert("allOf".to_owned(), json!([schema]))),
@@ -83,10 +96,11 @@ fn unwrap_nullable(members: &mut Map<String, Value>) {
 
 /// A `$ref` has nothing beside it.
 fn wrap_reference(members: &mut Map<String, Value>) {
-    if members.len() > 1 && members.get("$ref").is_some_and(Value::is_string) {
-        if let Some(reference) = members.remove("$ref") {
-            members.insert("allOf".to_owned(), json!([{"$ref": reference}]));
-        }
+    if members.len() > 1
+        && members.get("$ref").is_some_and(Value::is_string)
+        && let Some(reference) = members.remove("$ref")
+    {
+        members.insert("allOf".to_owned(), json!([{"$ref": reference}]));
     }
 }
 
