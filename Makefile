@@ -10,7 +10,7 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy rehearsal terraform openapi deny
+.PHONY: clients registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy rehearsal terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -31,7 +31,7 @@ model: setup ## visits every state of the model of the protocols, and compares 1
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test deploy --test schemathesis --test security --test oidc --test states --test ablations --test conformance -- -D warnings
+	cargo clippy --workspace --test deploy --test clients --test schemathesis --test security --test oidc --test states --test ablations --test conformance -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
@@ -86,10 +86,14 @@ terraform: setup lambdas deploy ## checks terraform/, applies envs/dev to an emu
 	$(MAKE) image PROFILE=dev
 	cargo test --workspace --test deploy
 
-rehearsal: setup lambdas ## applies to an emulator with permissions, kills the app for 250 s, redrives, verifies, destroys; 20 minutes
+# The commit before modules/service, the alias and the image.
+BEFORE := 4785e223e093f797c441e7ac47d1bb73220b111a
+
+rehearsal: setup lambdas ## applies to an emulator with permissions, kills the app for 250 s, redrives, verifies; then upgrades an older deployment under load. 40 minutes
 	sh scripts/venv.sh "$(TARGET)/venv-ministack" scripts/ministack.txt
 	$(MAKE) image PROFILE=dev
-	cargo test --workspace --test deploy rehearsal -- --include-ignored --test-threads 1
+	sh scripts/upgrade.sh "$(TARGET)" $(BEFORE)
+	cargo test --workspace --test deploy -- rehearsal upgrade --include-ignored --test-threads 1
 
 schemathesis: setup ## sends every route what its description allows, and invalid requests, as every kind of caller
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
@@ -121,10 +125,15 @@ oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, a
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
 	cargo test --workspace --test oidc -- --nocapture
 
+clients: setup ## validates the description of the API, makes the packages of clients/ in TARGET/clients, and takes the README's tour with each
+	sh scripts/clients.sh "$(TARGET)"
+	cargo build --locked --manifest-path clients/rust/Cargo.toml --target-dir "$(TARGET)/clients/rust" --example tour
+	cargo test --workspace --test clients -- --nocapture
+
 pins: ## writes versions and digests of all Python tools (scripts/*.txt) from their lists (scripts/*.in)
 	sh scripts/pins.sh "$(TARGET)"
 
-ci: setup lint deny sqlx-check test model security oidc terraform
+ci: setup lint deny sqlx-check test model security oidc clients terraform
 
 deny: ## checks licences, sources, banned crates and advisories (CRONBOX_ADVISORY_DB=DIR); does not change Cargo.lock
 	sh scripts/deny.sh "$(TARGET)"

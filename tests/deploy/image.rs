@@ -102,7 +102,7 @@ impl Image {
         (app, format!("http://{address}"))
     }
 
-    async fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    pub(crate) async fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let done = self.command(arguments, variables).output().await.unwrap();
         assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
@@ -173,7 +173,7 @@ async fn the_tour_is_taken_in_the_image() {
     s.end().await;
 }
 
-async fn wait_until_ready(address: &str, app: &mut Child) {
+pub(crate) async fn wait_until_ready(address: &str, app: &mut Child) {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ready = async {
         while !http

@@ -12,5 +12,6 @@ mod ministack;
 mod policies;
 mod rehearsal;
 mod terraform;
+mod upgrade;
 mod whole;
 mod zips;

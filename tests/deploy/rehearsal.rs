@@ -81,7 +81,7 @@ impl Rehearsal {
         let dev = Dev::with_values("deploy-rehearsal", &ministack.endpoint, &values).await;
         dev.init().await;
         dev.apply().await;
-        permit_what_the_emulator_mistakes(&ministack).await;
+        permit_what_the_emulator_mistakes(&ministack, PUBLISHER).await;
         Rehearsal { s, image, ministack, dev, app, url }
     }
 
@@ -161,7 +161,7 @@ impl Rehearsal {
     }
 
     async fn destroyed(mut self) {
-        self.ministack.aws([&["iam", "delete-role-policy"][..], &MISTAKEN].concat()).await;
+        withdraw_what_the_emulator_mistakes(&self.ministack, PUBLISHER).await;
         self.dev.destroy().await;
         assert_eq!(self.dev.state().await, "");
         let groups =
@@ -172,23 +172,29 @@ impl Rehearsal {
     }
 }
 
-const MISTAKEN: [&str; 4] = ["--role-name", "cronbox-dev-us-east-1-publisher", "--policy-name", "emulator"];
+const PUBLISHER: &str = "cronbox-dev-us-east-1-publisher";
+const POLICY: [&str; 2] = ["--policy-name", "emulator"];
 
 /// The emulator takes each schedule for one of the group `default` when it evaluates a policy, so ours, which name the group,
 /// permit nothing there.
-async fn permit_what_the_emulator_mistakes(ministack: &MiniStack) {
+pub(crate) async fn permit_what_the_emulator_mistakes(ministack: &MiniStack, role: &str) {
     let statement = json!({
         "Effect": "Allow",
         "Action": ["scheduler:CreateSchedule", "scheduler:DeleteSchedule", "scheduler:GetSchedule", "scheduler:UpdateSchedule"],
         "Resource": "arn:aws:scheduler:*:*:schedule/default/wf-*-dev",
     });
     let policy = json!({"Version": "2012-10-17", "Statement": [statement]}).to_string();
-    let put = ["iam", "put-role-policy", "--policy-document", &policy];
-    ministack.aws([&put[..], &MISTAKEN].concat()).await;
+    let put = ["iam", "put-role-policy", "--policy-document", &policy, "--role-name", role];
+    ministack.aws([&put[..], &POLICY].concat()).await;
+}
+
+/// Terraform deletes no role that has another policy.
+pub(crate) async fn withdraw_what_the_emulator_mistakes(ministack: &MiniStack, role: &str) {
+    ministack.aws([&["iam", "delete-role-policy", "--role-name", role][..], &POLICY].concat()).await;
 }
 
 /// What the operator fills in, in an account that has a network.
-async fn values(ministack: &MiniStack, s: &Story, url: &str) -> String {
+pub(crate) async fn values(ministack: &MiniStack, s: &Story, url: &str) -> String {
     let vpc = text(&ministack.aws(["ec2", "describe-vpcs", "--query", "Vpcs[0].VpcId"]).await);
     let subnets = ministack.aws(["ec2", "describe-subnets", "--query", "Subnets[:2].SubnetId"]).await;
     let group = ["ec2", "create-security-group", "--group-name", "db", "--description", "db", "--vpc-id", &vpc];
@@ -214,7 +220,7 @@ async fn secret(ministack: &MiniStack, name: &str, value: &str) -> String {
 }
 
 /// Waits until this is so; an emulator has no notification.
-async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(500)).await;

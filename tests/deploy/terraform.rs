@@ -19,30 +19,40 @@ impl Dev {
     pub(crate) async fn filled_in(account: &Account, app: &str) -> Dev {
         let dev = Dev::copied("deploy", account.endpoint()).await;
         let example = std::fs::read_to_string(dev.folder.join("terraform.tfvars.example")).unwrap();
-        std::fs::write(dev.folder.join("terraform.tfvars"), filled_in(&example, account, app)).unwrap();
+        dev.write("terraform.tfvars", &filled_in(&example, account, app));
         dev
     }
 
     /// With these values, in a folder of its own.
     pub(crate) async fn with_values(name: &str, endpoint: &str, values: &str) -> Dev {
         let dev = Dev::copied(name, endpoint).await;
-        std::fs::write(dev.folder.join("terraform.tfvars"), values).unwrap();
+        dev.write("terraform.tfvars", values);
         dev
     }
 
     async fn copied(name: &str, endpoint: &str) -> Dev {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        Dev::of_sources(repository, &target_folder().join("lambdas"), name, endpoint).await
+    }
+
+    /// Of these sources and zips, in a folder of its own.
+    pub(crate) async fn of_sources(sources: &Path, lambdas: &Path, name: &str, endpoint: &str) -> Dev {
         let copy = target_folder().join(name);
         drop(std::fs::remove_dir_all(&copy));
         std::fs::create_dir_all(copy.join("target")).unwrap();
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         // A test of the alarms reads the runbook in docs/.
-        let folders = ["terraform", "docs"].map(|name| repository.join(name));
+        let folders = ["terraform", "docs"].map(|name| sources.join(name));
         run(Command::new("cp").arg("-R").args(folders).arg(&copy)).await;
-        std::os::unix::fs::symlink(target_folder().join("lambdas"), copy.join("target/lambdas")).unwrap();
+        std::os::unix::fs::symlink(lambdas, copy.join("target/lambdas")).unwrap();
         let folder = copy.join("terraform/envs/dev");
         drop(std::fs::remove_dir_all(folder.join(".terraform")));
         std::fs::write(folder.join("backend.hcl"), backend(endpoint)).unwrap();
         Dev { folder }
+    }
+
+    /// Writes a file beside its own.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.join(name), text).unwrap();
     }
 
     pub(crate) async fn init(&self) {
