@@ -21,6 +21,7 @@ mod outbox;
 mod patches;
 mod people;
 mod previews;
+mod repeats;
 mod schedules;
 mod secrets;
 mod team_limits;

@@ -12,7 +12,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 44] = [
+const TABLES: [(&str, &str, &str); 45] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
@@ -26,6 +26,7 @@ const TABLES: [(&str, &str, &str); 44] = [
     ("deleted_workflows", "SIUD", ""),
     ("failed_logins", "SIUD", ""),
     ("fire_disagreements", "SIUD", "s"),
+    ("idempotency_keys", "SIUD", ""),
     ("job_failures", "SIUD", ""),
     ("jobs", "SIUD", ""),
     ("ledger", "SIUD", "S"),

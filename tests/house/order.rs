@@ -88,6 +88,7 @@ static HOUSES: [House; 18] = [
         rooms: &[
             ("crate", "lib"),
             ("failed logins", "failed_logins"),
+            ("repeats", "repeats"),
             ("gate", "gate"),
             ("people", "people"),
             ("teams", "signing_secrets teams"),

@@ -17,6 +17,7 @@ pub mod keys;
 pub mod limits;
 pub mod network;
 pub mod people;
+pub mod repeats;
 pub mod restrictions;
 pub mod rights;
 pub mod rotation;

@@ -9,6 +9,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use super::operations::{outbox, signing};
 use super::request::error::Problem;
 use super::request::extract::WriteParams;
+use super::request::repeat::RepeatParams;
 use super::runs::{self, backfills, manual};
 use super::workflows::{verbs, view};
 
@@ -79,14 +80,14 @@ fn read_receiver_secret() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:fire", tag = "schedules",
     description = "Run the workflow now, in addition to its schedule: the run has its own id and no occurrence. 409 `overlap` if the overlap policy refuses it.",
-    params(("id" = i64, Path)), request_body = Option<manual::FireBody>,
+    params(("id" = i64, Path), RepeatParams), request_body = Option<manual::FireBody>,
     responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
 fn fire_schedule() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:backfill", tag = "schedules",
     description = "Run past times, at most 10,000, in addition to the schedule. With `dry_run` the answer only counts and lists them.",
-    params(("id" = i64, Path)), request_body = backfills::BackfillBody,
+    params(("id" = i64, Path), RepeatParams), request_body = backfills::BackfillBody,
     responses((status = 200, description = "The times that it would run", body = backfills::DryRunView),
               (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
@@ -118,6 +119,6 @@ fn cancel_run() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
     description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its scheduled time, has not ended; 409 `inputs_other_origin` if the URL of the workflow has another origin since, and the inputs are secret.",
-    params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = Uuid, Path), RepeatParams), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn retry_run() {}

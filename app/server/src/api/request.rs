@@ -13,5 +13,6 @@ pub mod page;
 pub mod problem_codes;
 pub(crate) mod read;
 pub(crate) mod refused;
+pub(crate) mod repeat;
 pub(crate) mod request_id;
 pub(crate) mod team;

@@ -8,13 +8,15 @@ pub mod schedules;
 pub mod verbs;
 pub mod view;
 
+use std::time::Duration;
+
 use access::limits::Growth;
 use access::rights::Scope;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schedule::WorkflowId;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::IntoParams;
 use workflows::definition::body::{self, WorkflowBody};
@@ -26,10 +28,11 @@ use workflows::{Filter, ListedWorkflow, SyncStatus};
 use super::request::auth::{Admin, Caller, Editor, Viewer, audience_in, audience_of};
 use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
-use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
+use super::request::extract::{EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::limits::EditPlace;
 use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
+use super::request::repeat::{Creation, RepeatParams, replayed};
 use super::request::team::{missing_team, teams_of_list};
 use crate::App;
 use edit::{LockedEdit, answer, parse_wait, read_when_applied, seal_new_action};
@@ -60,7 +63,7 @@ pub struct ListParams {
 }
 
 /// Create a workflow.
-#[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
+#[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams, RepeatParams),
     responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create_workflow(
@@ -69,7 +72,7 @@ pub(crate) async fn create_workflow(
     Trace(trace): Trace,
     Params(params): Params<WriteParams>,
     place: EditPlace,
-    Body(body): Body<WorkflowBody>,
+    Creation(body, repeat): Creation<WorkflowBody>,
 ) -> Result<Response, Error> {
     let wait = parse_wait(params.wait)?;
     let edit = caller.edit_at(app.clock.now(), trace);
@@ -80,15 +83,34 @@ pub(crate) async fn create_workflow(
     let growth = Growth::of_new(&spec);
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    if let Some(created) = repeat.begin(&mut tx, &edit).await? {
+        let made: Made = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+        drop(tx);
+        return Ok((replayed(), answer_made(&app, &caller, &made, wait).await?).into_response());
+    }
     seal_new_action(&app, &mut tx, team_id, &mut spec.action, None, edit.now).await?;
-    let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
+    let workflow = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     check_quota(&app, &mut tx, team_id, growth).await?;
+    let made = Made { id: workflow.id, revision: workflow.revision.0 };
+    repeat.store(&mut tx, &edit, &made).await?;
     tx.commit().await?;
     drop(turn);
     place.release();
     app.notifier.request_notification();
+    answer_made(&app, &caller, &made, wait).await
+}
+
+/// What a request has created.
+#[derive(Serialize, Deserialize)]
+struct Made {
+    id: WorkflowId,
+    revision: i64,
+}
+
+/// The workflow as it is now: the answer to a repeat shows what was edited since.
+async fn answer_made(app: &App, caller: &Caller, made: &Made, wait: Option<Duration>) -> Result<Response, Error> {
     let location = format!("/api/v1/workflows/{}", made.id);
-    let read = read_when_applied(&app, &caller, made.id, made.revision.0, wait).await?;
+    let read = read_when_applied(app, caller, made.id, made.revision, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
 }
 

@@ -13,6 +13,7 @@ mod old_rows;
 mod partitions;
 mod zone_rows;
 
+use access::repeats;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use ledger::job_failures;
@@ -111,6 +112,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         pass.publications = remove_publications(&mut connection, ages.occurrences).await?;
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
+    remove_repeats(&mut connection, now).await?;
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
     let may_be_more = pass.may_be_more || dropped.may_be_more;
@@ -154,6 +156,16 @@ async fn remove_versions(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::
         after = through;
     }
     Ok(removed)
+}
+
+/// Removes the requests that may not be repeated any more, some at a time.
+async fn remove_repeats(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<()> {
+    for _ in 0..BATCHES {
+        if repeats::remove_old(db, now).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the backfills whose runs are removed, some at a time.

@@ -13,6 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
@@ -20,9 +21,10 @@ use workflows::definition::field::{self, FieldError};
 use crate::App;
 use crate::api::request::auth::{Admin, Auditor, Owner};
 use crate::api::request::error::{Error, Limit, Problem};
-use crate::api::request::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
+use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::repeat::{Creation, RepeatParams, replayed};
 
 /// The team to create.
 #[derive(Deserialize, ToSchema)]
@@ -37,8 +39,8 @@ pub struct TeamBody {
 pub struct TeamView {
     id: i64,
     name: String,
-    /// Standard Webhooks secret of the team's http actions; shown only once.
-    signing_secret: String,
+    /// Standard Webhooks secret of the team's http actions; shown only once, and null in the answer to a repeated request.
+    signing_secret: Option<String>,
     created_on: DateTime<Utc>,
 }
 
@@ -104,8 +106,8 @@ pub struct KeyView {
 /// The key that was created.
 #[derive(Serialize, ToSchema)]
 pub struct NewKeyView {
-    /// The key itself; shown only once.
-    key: String,
+    /// The key itself; shown only once, and null in the answer to a repeated request.
+    key: Option<String>,
     #[serde(flatten)]
     shown: KeyView,
 }
@@ -122,36 +124,35 @@ pub struct KeyParams {
 }
 
 /// Create a team.
-#[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,
+#[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody, params(RepeatParams),
     responses((status = 201, body = TeamView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create_team(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
-    Body(body): Body<TeamBody>,
+    Creation(body, repeat): Creation<TeamBody>,
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
+    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    let (team, secret) =
-        teams::create_team(&mut tx, &body.name, &app.secrets, &caller.edit_at(app.clock.now(), trace)).await?;
+    if let Some(created) = repeat.begin(&mut tx, &edit).await? {
+        return Ok(answer_again(created));
+    }
+    let (team, secret) = teams::create_team(&mut tx, &body.name, &app.secrets, &edit).await?;
+    let view = TeamView { id: team.id, name: team.name, signing_secret: None, created_on: team.created_on };
+    repeat.store(&mut tx, &edit, &view).await?;
     tx.commit().await?;
-    let view = TeamView {
-        id: team.id,
-        name: team.name,
-        signing_secret: secret.reveal_text().to_owned(),
-        created_on: team.created_on,
-    };
-    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+    Ok(answer_secret(TeamView { signing_secret: Some(secret.reveal_text().to_owned()), ..view }))
 }
 
 /// Create a key. Only this answer contains it.
-#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody, params(RepeatParams),
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create_key(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
-    Body(body): Body<KeyBody>,
+    Creation(body, repeat): Creation<KeyBody>,
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
     let holder = parse_holder(body.kind, body.team_id, body.role)?;
@@ -160,19 +161,24 @@ pub(crate) async fn create_key(
     let restrictions = Restrictions { scopes: body.scopes, expires_on: body.expires_on, allowed_cidrs: cidrs };
     restrictions.check(holder, edit.now)?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    if let Some(created) = repeat.begin(&mut tx, &edit).await? {
+        return Ok(answer_again(created));
+    }
     let (key, secret) = keys::create_restricted_key(&mut tx, holder, &body.name, &restrictions, &edit).await?;
+    let view = NewKeyView { key: None, shown: key.into() };
+    repeat.store(&mut tx, &edit, &view).await?;
     tx.commit().await?;
-    Ok(answer_created(key, &secret))
+    Ok(answer_secret(NewKeyView { key: Some(secret.reveal_text().to_owned()), ..view }))
 }
 
 /// Rotate the key of this request: a new key with the same rights, and the old one expires after the overlap.
-#[utoipa::path(post, path = "/api/v1/keys/self:rotate", tag = "keys", request_body = RotateBody,
+#[utoipa::path(post, path = "/api/v1/keys/self:rotate", tag = "keys", request_body = RotateBody, params(RepeatParams),
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn rotate_own_key(
     State(app): State<App>,
     Owner(caller): Owner,
     Trace(trace): Trace,
-    Body(body): Body<RotateBody>,
+    Creation(body, repeat): Creation<RotateBody>,
 ) -> Result<Response, Error> {
     if body.overlap_secs > MOST_OVERLAP_SECS {
         let detail = format!("overlap_secs must be at most {MOST_OVERLAP_SECS}");
@@ -180,11 +186,16 @@ pub(crate) async fn rotate_own_key(
     }
     let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    if let Some(created) = repeat.begin(&mut tx, &edit).await? {
+        return Ok(answer_again(created));
+    }
     match rotate_key(&mut tx, caller.key_id(), body.overlap_secs, &edit).await? {
         RotateOutcome::Rotated(successor, secret) => {
+            let view = NewKeyView { key: None, shown: (*successor).into() };
+            repeat.store(&mut tx, &edit, &view).await?;
             tx.commit().await?;
             app.gate.forget_all();
-            Ok(answer_created(*successor, &secret))
+            Ok(answer_secret(NewKeyView { key: Some(secret.reveal_text().to_owned()), ..view }))
         }
         RotateOutcome::Inactive => Err(Error::unauthorized()),
         RotateOutcome::AlreadyRotated => Err(Error::conflict(
@@ -205,9 +216,13 @@ pub(crate) async fn rotate_own_key(
     }
 }
 
-fn answer_created(key: Key, secret: &keys::Secret) -> Response {
-    let view = NewKeyView { key: secret.reveal_text().to_owned(), shown: key.into() };
+fn answer_secret(view: impl Serialize) -> Response {
     (StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response()
+}
+
+/// The answer to a repeat, without the secret.
+fn answer_again(created: Value) -> Response {
+    (StatusCode::CREATED, replayed(), Json(created)).into_response()
 }
 
 /// List keys, without their secrets.

@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the codes of all problems, for the description of the API. docs/errors.md says what to do at each.
 
 /// In alphabetical order. An error is made with its code as a literal; a test compares these, the literals and the page.
-pub const PROBLEM_CODES: [&str; 65] = [
+pub const PROBLEM_CODES: [&str; 66] = [
     "address_not_allowed",
     "already_discarded",
     "already_processed",
@@ -16,6 +16,7 @@ pub const PROBLEM_CODES: [&str; 65] = [
     "duplicate_field",
     "edit_queue_full",
     "forbidden",
+    "idempotency_key_reused",
     "identity_provider_unavailable",
     "immutable_field",
     "in_the_future",

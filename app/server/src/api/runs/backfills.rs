@@ -22,6 +22,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::repeat::{Repeat, replayed};
 use crate::api::request::team::teams_of_list;
 use crate::api::workflows::edit::lock_alive;
 
@@ -113,10 +114,15 @@ pub(super) async fn request_backfill(
     caller: &Caller,
     id: WorkflowId,
     body: BackfillBody,
+    repeat: &Repeat,
     edit: &Edit,
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
     let mut tx = EditTransaction::begin(app, caller, id).await?;
+    if let Some(created) = repeat.begin(&mut tx, edit).await? {
+        let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+        return Ok((replayed(), answer_accepted(read(&mut tx, id, None).await?)).into_response());
+    }
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count_selected_times(&mut tx, &workflow, &request, edit.now).await?,
@@ -133,12 +139,17 @@ pub(super) async fn request_backfill(
             Err(Error::conflict("backfill_running", &format!("backfill {other} of this workflow has not ended")))
         }
         BackfillOutcome::Created(id) => {
+            repeat.store(&mut tx, edit, &id).await?;
             let view = read(&mut tx, id, None).await?;
             tx.commit().await?;
-            let location = format!("/api/v1/backfills/{id}");
-            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response())
+            Ok(answer_accepted(view))
         }
     }
+}
+
+fn answer_accepted(view: BackfillView) -> Response {
+    let location = format!("/api/v1/backfills/{}", view.id);
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response()
 }
 
 fn nothing_selected(timing: Timing) -> &'static str {

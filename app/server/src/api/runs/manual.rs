@@ -21,7 +21,8 @@ use crate::App;
 use crate::api::request::auth::{Caller, Editor};
 use crate::api::request::edit_transaction::{EditTransaction, wait_team_turn};
 use crate::api::request::error::{Error, Limit};
-use crate::api::request::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
+use crate::api::request::extract::{EmptyBody, Trace, Verb, or_empty};
+use crate::api::request::repeat::{OptionalCreation, Repeat, replayed};
 use crate::api::workflows::edit::lock_alive;
 
 /// Options of a manual fire.
@@ -35,7 +36,7 @@ pub struct FireBody {
 }
 
 /// The run that was created.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, Deserialize, ToSchema)]
 pub struct ManualRunView {
     run_id: Uuid,
 }
@@ -46,12 +47,12 @@ pub(crate) async fn act_on_schedule(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<WorkflowId>,
-    OptionalBody(body): OptionalBody<Value>,
+    OptionalCreation(body, repeat): OptionalCreation<Value>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
-        "fire" => fire(&app, &caller, id, read(body)?, &edit).await,
-        "backfill" => backfills::request_backfill(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
+        "fire" => fire(&app, &caller, id, read(body)?, &repeat, &edit).await,
+        "backfill" => backfills::request_backfill(&app, &caller, id, read::<BackfillBody>(body)?, &repeat, &edit).await,
         _ => Err(Error::not_found()),
     }
 }
@@ -62,12 +63,12 @@ pub(crate) async fn act_on_run(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
-    OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
+    OptionalCreation(EmptyBody {}, repeat): OptionalCreation<EmptyBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "cancel" => cancel(&app, &caller, id, &edit).await.map(IntoResponse::into_response),
-        "retry" => retry(&app, &caller, id, &edit).await,
+        "retry" => retry(&app, &caller, id, &repeat, &edit).await,
         _ => Err(Error::not_found()),
     }
 }
@@ -76,23 +77,36 @@ fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
     field::parse_document("", or_empty(body)).map_err(Error::from)
 }
 
-async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
+async fn fire(
+    app: &App,
+    caller: &Caller,
+    id: WorkflowId,
+    body: FireBody,
+    repeat: &Repeat,
+    edit: &Edit,
+) -> Result<Response, Error> {
     if let Some(inputs) = &body.inputs {
         field::check_inputs("inputs", inputs)?;
         redaction::refuse_redacted_members("inputs", inputs)?;
     }
     let mut tx = EditTransaction::begin(app, caller, id).await?;
+    if let Some(created) = repeat.begin(&mut tx, edit).await? {
+        return answer_again(created);
+    }
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, app.config.requested_fires(), edit).await?;
-    commit_and_answer(app, tx, outcome).await
+    commit_and_answer(app, tx, outcome, repeat, edit).await
 }
 
-async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
+async fn retry(app: &App, caller: &Caller, id: Uuid, repeat: &Repeat, edit: &Edit) -> Result<Response, Error> {
     let workflow_id = find_workflow_of(app, id, caller).await?;
     let mut tx = EditTransaction::begin(app, caller, workflow_id).await?;
+    if let Some(created) = repeat.begin(&mut tx, edit).await? {
+        return answer_again(created);
+    }
     let workflow = lock_alive(&mut tx, workflow_id, caller.team_id, edit.now).await?;
     let outcome = manual::retry_run(&mut tx, &workflow, id, app.config.requested_fires(), edit).await?;
-    commit_and_answer(app, tx, outcome).await
+    commit_and_answer(app, tx, outcome, repeat, edit).await
 }
 
 /// Returns the workflow of a run, which never changes.
@@ -103,15 +117,23 @@ async fn find_workflow_of(app: &App, run: Uuid, caller: &Caller) -> Result<Workf
 }
 
 /// Commits the request, unless the limit of the team refuses its run.
-async fn commit_and_answer(app: &App, tx: EditTransaction, outcome: ManualOutcome) -> Result<Response, Error> {
+async fn commit_and_answer(
+    app: &App,
+    mut tx: EditTransaction,
+    outcome: ManualOutcome,
+    repeat: &Repeat,
+    edit: &Edit,
+) -> Result<Response, Error> {
+    if let ManualOutcome::Run(run_id) = outcome {
+        repeat.store(&mut tx, edit, &ManualRunView { run_id }).await?;
+    }
     if !matches!(outcome, ManualOutcome::Exhausted { .. }) {
         tx.commit().await?;
     }
     match outcome {
         ManualOutcome::Run(run_id) => {
             app.wake.notify();
-            let location = format!("/api/v1/runs/{run_id}");
-            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(ManualRunView { run_id })).into_response())
+            Ok(answer_run(ManualRunView { run_id }))
         }
         ManualOutcome::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
         ManualOutcome::Live => Err(Error::conflict(
@@ -124,6 +146,17 @@ async fn commit_and_answer(app: &App, tx: EditTransaction, outcome: ManualOutcom
         )),
         ManualOutcome::Exhausted { per_minute, retry_secs } => Err(refuse_start(per_minute, retry_secs)),
     }
+}
+
+fn answer_run(view: ManualRunView) -> Response {
+    let location = format!("/api/v1/runs/{}", view.run_id);
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response()
+}
+
+/// The answer to a repeat: the run that the first request has created.
+fn answer_again(created: Value) -> Result<Response, Error> {
+    let view: ManualRunView = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    Ok((replayed(), answer_run(view)).into_response())
 }
 
 fn refuse_start(per_minute: i64, retry_secs: u32) -> Error {

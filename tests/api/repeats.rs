@@ -1,0 +1,134 @@
+//! A client that lost an answer repeats its POST with the same `Idempotency-Key`: nothing is created twice.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::{Answer, Api, Story, send_request};
+
+async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
+    send_request(api.request(Method::POST, path).header("Idempotency-Key", key).json(body)).await
+}
+
+fn is_replayed(answer: &Answer) -> bool {
+    answer.headers.get("idempotency-replayed").is_some_and(|value| value == "true")
+}
+
+#[tokio::test]
+async fn a_repeated_fire_is_one_run() {
+    let s = Story::today().await;
+    let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
+    let path = format!("/api/v1/schedules/{wf}:fire");
+    let first = post(&s.editor(), &path, "k-1", &json!({})).await.expect(202);
+    let again = post(&s.editor(), &path, "k-1", &json!({})).await.expect(202);
+    assert_eq!(first.json, again.json);
+    assert_eq!(first.headers["location"], again.headers["location"]);
+    assert!(!is_replayed(&first) && is_replayed(&again));
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 1);
+
+    let other = json!({"inputs": {"a": 1}});
+    post(&s.editor(), &path, "k-1", &other).await.refused(422, "idempotency_key_reused", None);
+    assert_ne!(post(&s.editor(), &path, "k-2", &json!({})).await.expect(202).json, first.json);
+    let admin = post(&s.admin(), &path, "k-1", &json!({})).await.expect(202);
+    assert_ne!(admin.json, first.json, "the key of one caller means nothing to another");
+    post(&s.editor(), &path, "a b", &json!({})).await.refused(400, "invalid_field", Some("Idempotency-Key"));
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 3);
+    s.end().await;
+}
+
+/// The second of two requests at once waits for the first one.
+#[tokio::test]
+async fn repeats_at_once_are_one_run() {
+    let s = Story::today().await;
+    let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
+    let (api, path) = (s.editor(), format!("/api/v1/schedules/{wf}:fire"));
+    let answers = join_all((0..8).map(|_| post(&api, &path, "at-once", &Value::Null))).await;
+    let runs: Vec<&Value> = answers.iter().map(|answer| &answer.json["run_id"]).collect();
+    assert!(runs.iter().all(|run| *run == runs[0] && run.is_string()), "{runs:?}");
+    assert_eq!(answers.iter().filter(|answer| is_replayed(answer)).count(), 7);
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 1);
+    s.end().await;
+}
+
+/// A refusal has created nothing, so the repeat is decided anew.
+#[tokio::test]
+async fn refused_requests_are_decided_anew() {
+    let s = Story::today().await;
+    let body = json!({"name": "payroll", "action": {"type": "log", "message": "hi"}});
+    let taken = s.editor().post("/api/v1/workflows", &body).await.expect(201).id();
+    post(&s.editor(), "/api/v1/workflows", "w", &body).await.refused(409, "name_taken", None);
+    s.editor().post_empty(&format!("/api/v1/workflows/{taken}:archive")).await.expect(200);
+    let made = post(&s.editor(), "/api/v1/workflows", "w", &body).await.expect(201);
+    assert!(!is_replayed(&made));
+
+    // The repeat shows what was edited since.
+    let path = format!("/api/v1/workflows/{}", made.id());
+    s.editor().patch(&path, &json!({"description": "new"})).await.expect(200);
+    let again = post(&s.editor(), "/api/v1/workflows", "w", &body).await.expect(201);
+    assert!(is_replayed(&again));
+    assert_eq!((again.id(), &again.json["description"]), (made.id(), &json!("new")));
+    assert_eq!(again.headers["location"].to_str().unwrap(), path);
+    s.end().await;
+}
+
+/// The client that lost a secret gets the id, with which it revokes the key or deletes the team.
+#[tokio::test]
+async fn repeats_never_show_a_secret() {
+    let s = Story::today().await;
+    let key = json!({"name": "k", "kind": "team", "team_id": s.keys.team_id, "role": "editor"});
+    let first = post(&s.admin(), "/api/v1/keys", "key", &key).await.expect(201).json;
+    let again = post(&s.admin(), "/api/v1/keys", "key", &key).await.expect(201);
+    assert!(first["key"].is_string());
+    assert_eq!((&again.json["key"], &again.json["id"]), (&Value::Null, &first["id"]));
+
+    let first = post(&s.admin(), "/api/v1/teams", "team", &json!({"name": "t"})).await.expect(201).json;
+    let again = post(&s.admin(), "/api/v1/teams", "team", &json!({"name": "t"})).await.expect(201).json;
+    assert!(first["signing_secret"].is_string());
+    assert_eq!((&again["signing_secret"], &again["id"]), (&Value::Null, &first["id"]));
+    let stored = s.table("SELECT answer::text FROM idempotency_keys").await;
+    assert!(!stored.contains("whsec_") && !stored.contains("cbt_0"), "{stored}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn retries_and_backfills_are_repeated() {
+    let s = Story::at("2026-03-02T12:00:00Z").await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let fired = s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    s.runs_end().await;
+    let retry = format!("/api/v1/runs/{}:retry", fired.json["run_id"].as_str().unwrap());
+    let first = post(&s.editor(), &retry, "r", &json!({})).await.expect(202).json;
+    assert_eq!(post(&s.editor(), &retry, "r", &json!({})).await.expect(202).json, first);
+    s.runs_end().await;
+
+    let span = json!({"start": "2026-02-20T00:00:00Z", "end": "2026-02-22T00:00:00Z", "timing": "now"});
+    let path = format!("/api/v1/schedules/{wf}:backfill");
+    let first = post(&s.editor(), &path, "b", &span).await.expect(202).json;
+    let again = post(&s.editor(), &path, "b", &span).await.expect(202);
+    assert!(is_replayed(&again));
+    assert_eq!(again.json["id"], first["id"]);
+    assert_eq!(s.count("SELECT count(*) FROM backfills").await, 1);
+    s.end_early().await;
+}
+
+/// After a day the key is free again, and the job `prune` has removed its row.
+#[tokio::test]
+async fn keys_are_kept_for_a_day() {
+    let s = Story::at("2026-03-02T12:00:00Z").await;
+    let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
+    let path = format!("/api/v1/schedules/{wf}:fire");
+    let first = post(&s.editor(), &path, "day", &json!({})).await.expect(202).json;
+    s.now_is("2026-03-03T11:59:59Z").await;
+    assert_eq!(post(&s.editor(), &path, "day", &json!({})).await.expect(202).json, first);
+    s.now_is("2026-03-03T12:00:00Z").await;
+    let other = json!({"inputs": {"a": 1}});
+    let second = post(&s.editor(), &path, "day", &other).await.expect(202).json;
+    assert_ne!(second, first);
+    assert_eq!(post(&s.editor(), &path, "day", &other).await.expect(202).json, second);
+    s.now_is("2026-03-04T12:00:00Z").await;
+    // The job may remove it at this moment, too.
+    let mut connection = s.app().pools.work.acquire().await.unwrap();
+    access::repeats::remove_old(&mut connection, s.clock.now()).await.unwrap();
+    drop(connection);
+    s.until("SELECT count(*) FROM idempotency_keys", 0).await;
+    s.end_early().await;
+}
