@@ -22,6 +22,7 @@ mod patches;
 mod people;
 mod previews;
 mod repeats;
+mod run_details;
 mod schedules;
 mod secrets;
 mod team_limits;

@@ -6,12 +6,14 @@
 
 mod abandon;
 mod cancel;
+mod detail;
 mod list;
 mod offered_slots;
 mod run;
 
 pub use abandon::abandon_runs;
 pub use cancel::{Cancelled, cancel_run};
+pub use detail::{RunDetail, find_detail, names_of_workflows};
 pub use list::{Filter, list_runs};
 pub(crate) use offered_slots::Taken;
 pub use offered_slots::{OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};

@@ -34,8 +34,8 @@ async fn read_by_each(s: &Story, pool: &PgPool, workflow: WorkflowId) -> BTreeMa
         ("all runs", runs::Filter { team_id: None, ..of_team.clone() }),
         ("runs of a team", of_team.clone()),
         ("runs of a team without runs", runs::Filter { team_id: Some(i64::MAX), ..of_team.clone() }),
-        ("failed runs", runs::Filter { state: Some(RunState::Failed), ..of_team.clone() }),
-        ("manual runs", runs::Filter { trigger: Some(Trigger::Manual), ..of_team.clone() }),
+        ("failed runs", runs::Filter { states: vec![RunState::Failed], ..of_team.clone() }),
+        ("manual runs", runs::Filter { triggers: vec![Trigger::Manual], ..of_team.clone() }),
         ("runs of a workflow", runs::Filter { workflow_id: Some(workflow.0), ..of_team.clone() }),
     ] {
         let before = read_of(pool, "runs").await;

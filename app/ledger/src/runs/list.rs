@@ -35,10 +35,10 @@ pub struct Filter {
     pub team_id: Option<i64>,
     /// Only this workflow's.
     pub workflow_id: Option<i64>,
-    /// Only runs in this state.
-    pub state: Option<RunState>,
-    /// Only runs with this trigger.
-    pub trigger: Option<Trigger>,
+    /// Only runs in one of these states; all if there is none.
+    pub states: Vec<RunState>,
+    /// Only runs with one of these triggers; all if there is none.
+    pub triggers: Vec<Trigger>,
     /// Accepted in the millisecond of this time or later.
     pub from: Option<DateTime<Utc>>,
     /// Accepted before the millisecond of this time.
@@ -49,6 +49,13 @@ pub struct Filter {
     pub limit: i64,
     /// The time of the request: the last days before it are read first.
     pub now: DateTime<Utc>,
+}
+
+/// The arguments of a statement; `None` = all states or triggers.
+struct Conditions {
+    states: Option<Vec<String>>,
+    triggers: Option<Vec<String>>,
+    limit: i64,
 }
 
 /// The rows that a statement reads.
@@ -109,13 +116,20 @@ impl Filter {
         let (None, Some(team)) = (self.workflow_id, self.team_id) else {
             return self.workflow_id.map_or(Scope::All, Scope::Workflow);
         };
-        match (self.state, self.trigger) {
-            (Some(state @ (RunState::Failed | RunState::TimedOut | RunState::Abandoned)), _) => {
+        match (&*self.states, &*self.triggers) {
+            (&[state @ (RunState::Failed | RunState::TimedOut | RunState::Abandoned)], _) => {
                 Scope::FailedOfTeam(team, state)
             }
-            (_, Some(trigger)) if trigger != Trigger::Schedule => Scope::TriggeredOfTeam(team, trigger),
+            (_, &[trigger]) if trigger != Trigger::Schedule => Scope::TriggeredOfTeam(team, trigger),
             _ => Scope::Team(team),
         }
+    }
+
+    fn conditions(&self) -> Conditions {
+        let states = self.states.iter().map(|state| state.as_str().to_owned()).collect();
+        let triggers = self.triggers.iter().map(|trigger| trigger.as_str().to_owned()).collect();
+        let some = |words: Vec<String>| (!words.is_empty()).then_some(words);
+        Conditions { states: some(states), triggers: some(triggers), limit: self.limit }
     }
 
     fn bounds(&self) -> Bounds {
@@ -153,15 +167,15 @@ macro_rules! select_runs {
           FROM ("#
                 + $rows
                 + r#" LIMIT 5000) AS r
-         WHERE ($3::text IS NULL OR r.state = $3) AND ($4::text IS NULL OR r.trigger = $4)
+         WHERE ($3::text[] IS NULL OR r.state = ANY($3)) AND ($4::text[] IS NULL OR r.trigger = ANY($4))
            AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
          ORDER BY "#
                 + $order
                 + " LIMIT $5",
             $bounds.low,
             $bounds.high,
-            $filter.state as Option<RunState>,
-            $filter.trigger as Option<Trigger>,
+            $filter.states.as_deref(),
+            $filter.triggers.as_deref(),
             $filter.limit + 1,
             $($arguments)*
         )
@@ -169,6 +183,7 @@ macro_rules! select_runs {
 }
 
 async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: &Filter) -> sqlx::Result<Vec<Run>> {
+    let filter = filter.conditions();
     match scope {
         Scope::Workflow(workflow) => {
             // The few live runs have no index for this order: with one sort of all rows, Postgres would read them all.

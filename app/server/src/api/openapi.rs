@@ -113,7 +113,7 @@ fn cancel_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:cancel", tag = "runs",
     description = "Cancel a run: at once if it has not started, otherwise at the next heartbeat of its executor. 409 `run_ended` if it has ended and was not cancelled.",
-    params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunDetailView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn cancel_run() {}
 

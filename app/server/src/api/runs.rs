@@ -4,18 +4,23 @@ pub mod backfills;
 pub mod invoke;
 pub mod manual;
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use ledger::occurrences::list::{self as occurrence_list, list_occurrences as read_occurrences};
 use ledger::occurrences::{Decision, Occurrence};
-use ledger::runs::{self, Filter, Run, RunState, Trigger};
+use ledger::runs::{self, Filter, Run, RunDetail, RunState, Trigger};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
+use workflows::definition::redaction;
 use workflows::id::first_id_of;
 use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::reasons::{self, ReasonCode};
@@ -33,9 +38,12 @@ use crate::App;
 pub struct RunView {
     id: Uuid,
     workflow_id: i64,
+    /// The name of the workflow; null if it was deleted.
+    workflow_name: Option<String>,
     trigger: Trigger,
     state: RunState,
     scheduled_time: Option<DateTime<Utc>>,
+    /// How often it was claimed: the number of its last attempt.
     attempt: i32,
     created_on: DateTime<Utc>,
     started_on: Option<DateTime<Utc>>,
@@ -50,6 +58,40 @@ pub struct RunView {
     error: Option<String>,
     /// Why it ended early; null for the error of an action.
     error_code: Option<ReasonCode>,
+}
+
+/// A run with all that is known of it.
+#[derive(Serialize, ToSchema)]
+pub struct RunDetailView {
+    #[serde(flatten)]
+    run: RunView,
+    team_id: i64,
+    /// The occurrence that it runs; null = manual.
+    occurrence_id: Option<Uuid>,
+    /// The run that it repeats: the first one, however often it was repeated.
+    retry_of: Option<Uuid>,
+    /// The backfill that created it.
+    backfill_id: Option<Uuid>,
+    /// The inputs of this run alone; null = those of the workflow. A value that is marked as `{"secret": value}` reads as null.
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<Value>,
+    /// How many of its attempts had an answer that failed; the run fails at the workflow's `max_attempts`.
+    tries: i32,
+    /// How often it went on after its instance was lost.
+    recoveries: i32,
+    /// How often an instance that stopped handed it over.
+    handed_over: i32,
+    /// It does not start before: a spread, or the pause after an answer that failed.
+    run_after: DateTime<Utc>,
+    /// When its end was requested, by `:cancel` or by the overlap policy `replace`.
+    cancel_requested_on: Option<DateTime<Utc>>,
+    /// Why its end was requested, in a sentence; null = a caller requested it.
+    cancel_reason: Option<String>,
+    /// The instance that executes it.
+    locked_by: Option<Uuid>,
+    /// What an attempt answered after it had lost the run: its action ran twice.
+    #[schema(value_type = Option<Object>)]
+    late_result: Option<Value>,
 }
 
 /// An occurrence.
@@ -78,12 +120,14 @@ pub struct RunParams {
     team_id: Option<i64>,
     /// Only runs of this workflow.
     workflow_id: Option<i64>,
-    /// Only runs in this state.
+    /// Only runs in one of these states; repeat it for each.
     #[param(inline)]
-    state: Option<RunState>,
-    /// Only runs with this trigger.
+    #[serde(default)]
+    state: Vec<RunState>,
+    /// Only runs with one of these triggers; repeat it for each.
     #[param(inline)]
-    trigger: Option<Trigger>,
+    #[serde(default)]
+    trigger: Vec<Trigger>,
     /// Accepted at or after this time, to the millisecond.
     from: Option<DateTime<Utc>>,
     /// Accepted before this time, to the millisecond.
@@ -124,18 +168,28 @@ pub(crate) async fn list_runs(
     page_of_runs(&app, &caller, params).await
 }
 
-/// Read a run.
+/// Read a run, with its inputs, its tries and what it repeats.
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
-    responses((status = 200, body = RunView),
+    responses((status = 200, body = RunDetailView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn get_run(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
-) -> Result<Json<RunView>, Error> {
-    let mut connection = app.pools.reads.acquire().await?;
-    let run = runs::find_run(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(Json(run.into()))
+) -> Result<Json<RunDetailView>, Error> {
+    let mut tx = begin_read(&app).await?;
+    let run = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    let view = read_detail(&mut tx, run).await?;
+    tx.commit().await?;
+    Ok(Json(view))
+}
+
+/// Reads the rest of a run that the caller may see.
+pub(super) async fn read_detail(tx: &mut PgConnection, run: Run) -> Result<RunDetailView, Error> {
+    let detail = runs::find_detail(tx, run.id).await?.ok_or_else(Error::not_found)?;
+    let mut names = runs::names_of_workflows(tx, &[run.workflow_id]).await?;
+    let name = names.remove(&run.workflow_id);
+    Ok(view_detail(view_run(run, name), detail))
 }
 
 /// List the runs of a schedule, the newest first.
@@ -191,8 +245,8 @@ async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<P
     let filter = Filter {
         team_id: None,
         workflow_id: params.workflow_id,
-        state: params.state,
-        trigger: params.trigger,
+        states: params.state,
+        triggers: params.trigger,
         from,
         to,
         before: page::parse_cursor_within(params.cursor.as_deref(), from.map(first_id_of), to.map(first_id_of))?,
@@ -204,9 +258,20 @@ async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<P
     for team_id in teams {
         pages.push(runs::list_runs(&mut tx, &Filter { team_id, ..filter.clone() }).await.map_err(failed_read)?);
     }
+    let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |run: &Run| run.id);
+    let workflows: BTreeSet<i64> = found.rows.iter().map(|run| run.workflow_id).collect();
+    let names = runs::names_of_workflows(&mut tx, &workflows.into_iter().collect::<Vec<_>>()).await;
+    let names = names.map_err(failed_read)?;
     tx.commit().await?;
-    let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |run| run.id);
-    page::answer_page(found, |run| run.id, RunView::from).await
+    page::answer_page(
+        found,
+        |run| run.id,
+        move |run| {
+            let name = names.get(&run.workflow_id).cloned();
+            view_run(run, name)
+        },
+    )
+    .await
 }
 
 type Bound = Option<DateTime<Utc>>;
@@ -222,25 +287,47 @@ async fn check_visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Resul
     if workflows::is_visible(&mut connection, id, team_id).await? { Ok(()) } else { Err(Error::not_found()) }
 }
 
-impl From<Run> for RunView {
-    fn from(run: Run) -> Self {
-        let (error, error_code) = reasons::as_answered(run.error, |_| true);
-        Self {
-            id: run.id,
-            workflow_id: run.workflow_id,
-            trigger: run.trigger,
-            state: run.state,
-            scheduled_time: run.scheduled_time,
-            attempt: run.attempt,
-            created_on: run.created_on,
-            started_on: run.started_on,
-            finished_on: run.finished_on,
-            duration_ms: run.duration_ms,
-            result: run.result.and_then(page::raw_json),
-            result_bytes: run.result_bytes,
-            error,
-            error_code,
-        }
+fn view_run(run: Run, workflow_name: Option<String>) -> RunView {
+    let (error, error_code) = reasons::as_answered(run.error, |_| true);
+    RunView {
+        id: run.id,
+        workflow_id: run.workflow_id,
+        workflow_name,
+        trigger: run.trigger,
+        state: run.state,
+        scheduled_time: run.scheduled_time,
+        attempt: run.attempt,
+        created_on: run.created_on,
+        started_on: run.started_on,
+        finished_on: run.finished_on,
+        duration_ms: run.duration_ms,
+        result: run.result.and_then(page::raw_json),
+        result_bytes: run.result_bytes,
+        error,
+        error_code,
+    }
+}
+
+fn view_detail(run: RunView, mut detail: RunDetail) -> RunDetailView {
+    if let Some(inputs) = &mut detail.inputs {
+        redaction::redact_marked(inputs);
+    }
+    let (cancel_reason, _code) = reasons::as_answered(detail.cancel_reason, |_| true);
+    RunDetailView {
+        run,
+        team_id: detail.team_id,
+        occurrence_id: detail.occurrence_id,
+        retry_of: detail.retry_of,
+        backfill_id: detail.backfill_id,
+        inputs: detail.inputs,
+        tries: detail.tries,
+        recoveries: detail.recoveries,
+        handed_over: detail.handed_over,
+        run_after: detail.run_after,
+        cancel_requested_on: detail.cancel_requested_on,
+        cancel_reason,
+        locked_by: detail.locked_by,
+        late_result: detail.late_result,
     }
 }
 

@@ -132,8 +132,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         let query = parts.uri.query().unwrap_or_default();
         let deserializer = serde_html_form::Deserializer::from_bytes(query.as_bytes());
         serde_path_to_error::deserialize(deserializer).map(Self).map_err(|error| {
+            // A field that is repeated has no number for its client.
             let path = error.path().to_string();
-            field::from_serde("", &path, &error.into_inner().to_string()).into()
+            let field = path.split('[').next().unwrap_or_default();
+            field::from_serde("", field, &error.into_inner().to_string()).into()
         })
     }
 }

@@ -15,8 +15,8 @@ use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 use workflows::definition::{field, redaction};
 
-use super::RunView;
 use super::backfills::{self, BackfillBody};
+use super::{RunDetailView, read_detail};
 use crate::App;
 use crate::api::request::auth::{Caller, Editor};
 use crate::api::request::edit_transaction::{EditTransaction, wait_team_turn};
@@ -169,7 +169,7 @@ fn refuse_start(per_minute: i64, retry_secs: u32) -> Error {
 }
 
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
-async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
+async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunDetailView>, Error> {
     // Not that of the workflow, whose edits a cancellation need not wait for.
     let _turn = wait_team_turn(app, caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
@@ -186,6 +186,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
         Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has already ended")),
     }
+    let view = read_detail(&mut tx, after).await?;
     tx.commit().await?;
     if cancelled == Cancelled::Done {
         // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
@@ -194,5 +195,5 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
         }
         app.wake.notify();
     }
-    Ok(Json(after.into()))
+    Ok(Json(view))
 }
