@@ -16,6 +16,7 @@ mod key_revocation;
 mod key_rotation;
 mod limits;
 mod lists;
+mod me;
 mod openapi;
 mod outbox;
 mod patches;

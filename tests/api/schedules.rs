@@ -18,6 +18,25 @@ async fn unscheduled(s: &Story) -> WorkflowId {
     s.create_with(json!({"starting_inputs": {"a": 1}, "timeout_secs": 60})).await
 }
 
+/// What a GET gives, a PUT accepts; a misspelt field it does not.
+#[tokio::test]
+async fn put_accepts_what_get_gives() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let id = s.create("0 9 * * *", "Europe/Paris").await;
+    s.publish().await;
+    let mut read = s.editor().get(&path(id)).await.expect(200).json;
+    let same = put(&s, id, &read).await.expect(200).json;
+    assert_eq!((&same["cron_schedule"], &same["timezone"]), (&read["cron_schedule"], &read["timezone"]));
+    read["cron_schedule"] = json!("0 10 * * *");
+    (read["name"], read["version"], read["state"]) = (json!("other"), json!(99), json!("paused"));
+    let changed = put(&s, id, &read).await.expect(200).json;
+    assert_eq!((&changed["cron_schedule"], &changed["state"]), (&json!("0 10 * * *"), &json!("active")));
+    assert_ne!(changed["name"], "other");
+    read["cronschedule"] = json!("0 11 * * *");
+    put(&s, id, &read).await.refused(400, "unknown_field", Some("cronschedule"));
+    s.end().await;
+}
+
 #[tokio::test]
 async fn put_creates_the_missing_schedule() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -25,6 +44,7 @@ async fn put_creates_the_missing_schedule() {
     s.editor().get(&path(id)).await.refused(404, "no_schedule", None);
     s.editor().patch(&path(id), &json!({"timezone": "UTC"})).await.refused(404, "no_schedule", None);
     s.editor().delete(&path(id)).await.refused(404, "no_schedule", None);
+    s.editor().get(&format!("{}/next", path(id))).await.refused(404, "no_schedule", None);
     put(&s, id, &json!({"timezone": "UTC"})).await.refused(400, "missing_field", Some("cron_schedule"));
     let made = put(&s, id, &json!({"cron_schedule": "0 9 * * MON-FRI", "timezone": "Europe/Paris"})).await.expect(201);
     assert_eq!(made.headers["etag"], "\"2\"");

@@ -80,6 +80,7 @@ impl Caller {
     fn is_accepted(&self, access: Access) -> bool {
         match access {
             Access::Open => true,
+            Access::Caller => !matches!(self.rank, Rank::Nothing | Rank::NoRole),
             Access::Owner => !matches!(self.rank, Rank::Nothing | Rank::NoRole) && !self.is_person,
             Access::Viewer => !matches!(self.rank, Rank::Nothing | Rank::NoRole | Rank::Scheduler),
             Access::Editor => matches!(self.rank, Rank::Editor | Rank::Admin),

@@ -65,6 +65,25 @@ pub struct Caller {
     person: Option<PersonOfCaller>,
 }
 
+/// Who a caller is, for itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// As the audit log names it.
+    pub actor: String,
+    /// The name of its key, or of the person.
+    pub name: String,
+    /// What it gives access to.
+    pub kind: Kind,
+    /// Whether it is a person with a token.
+    pub is_person: bool,
+    /// Its teams, with its role in each; none of an admin.
+    pub teams: Vec<(i64, Role)>,
+    /// What it permits.
+    pub scopes: Vec<Scope>,
+    /// The end of its key or token.
+    pub expires_on: Option<DateTime<Utc>>,
+}
+
 /// What a request does to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -159,6 +178,29 @@ impl Caller {
     #[must_use]
     pub fn prefix(&self) -> &Arc<str> {
         &self.prefix
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let own = self.team_id.zip(self.role).into_iter().collect();
+        let (teams, expires_on) = match &self.person {
+            Some(person) => {
+                let memberships = person.signed_in.memberships.iter();
+                let teams = memberships.map(|membership| (membership.team_id, membership.role)).collect();
+                (teams, Some(person.signed_in.expires_on))
+            }
+            None => (own, self.expires_on),
+        };
+        Identity {
+            actor: self.actor(),
+            name: self.name.to_string(),
+            kind: self.kind,
+            is_person: self.is_person(),
+            teams,
+            scopes: self.scopes.iter().collect(),
+            expires_on,
+        }
     }
 
     /// The actor, time and trace for the audit log.

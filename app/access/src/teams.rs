@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use serde_json::json;
 use workflows::audit::{self, Edit, Entry};
+use workflows::keyset::KeysetPage;
 use workflows::secrets::{SecretError, Secrets};
 
 use crate::keys::Secret;
@@ -53,6 +54,35 @@ pub async fn create_team(
     let entry = Entry { verb: "create", subject: format!("team:{id}"), team_id: Some(id), before: None, after };
     audit::record_entry(tx, edit, entry).await?;
     Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
+}
+
+/// Lists teams in the order of their ids: these, or all.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_teams(
+    db: &mut PgConnection,
+    own: Option<&[i64]>,
+    after: Option<i64>,
+    limit: i64,
+) -> sqlx::Result<KeysetPage<Team, i64>> {
+    let rows = sqlx::query_as!(
+        Team,
+        r#"
+        -- list teams by key
+        SELECT id, name, created_on
+          FROM teams
+         WHERE id > $1 AND ($2::bigint[] IS NULL OR id = ANY($2))
+         ORDER BY id
+         LIMIT $3
+        "#,
+        after.unwrap_or(0),
+        own,
+        limit + 1,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(KeysetPage::of_rows(rows, limit, |team: &Team| team.id))
 }
 
 async fn write_signing_secret(tx: &mut PgConnection, team: i64, stored: &str) -> sqlx::Result<()> {

@@ -12,6 +12,7 @@ mod serve;
 pub mod workflows;
 
 use axum::http::StatusCode;
+use axum::response::Redirect;
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use serde_json::Value;
@@ -52,7 +53,8 @@ fn docs_page() -> Router<App> {
     let settings = utoipa_swagger_ui::Config::default().validator_url("none").use_base_layout();
     let page = SwaggerUi::new("/docs").external_url_unchecked("/openapi.json", describe()).config(settings);
     let older = describe_as_3_0();
-    Router::new().merge(page).route("/openapi-3.0.json", get(async || Json(older)))
+    let to_page = async || Redirect::temporary("/docs/");
+    Router::new().merge(page).route("/openapi-3.0.json", get(async || Json(older))).route("/", get(to_page))
 }
 
 /// The complete description of all operations, as OpenAPI 3.1.

@@ -6,6 +6,7 @@ pub mod drift;
 pub mod health;
 pub mod jobs;
 pub mod keys;
+pub mod me;
 pub mod outbox;
 pub mod signing;
 pub mod stats;

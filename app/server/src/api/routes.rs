@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, drift, health, jobs, keys, outbox, signing, stats, team_limits, team_secrets, verify,
+    allowed_hosts, audit, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets, verify,
 };
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
@@ -22,6 +22,8 @@ use crate::App;
 pub enum Access {
     /// Every caller, without a key, too.
     Open,
+    /// Every active key, and every person with a role.
+    Caller,
     /// Every active key.
     Owner,
     /// Keys with the scope `read`.
@@ -43,7 +45,7 @@ impl Access {
     #[must_use]
     pub fn scope(self) -> Option<Scope> {
         match self {
-            Access::Open | Access::Owner => None,
+            Access::Open | Access::Caller | Access::Owner => None,
             Access::Viewer => Some(Scope::Read),
             Access::Editor => Some(Scope::Edit),
             Access::Auditor => Some(Scope::Auditor),
@@ -115,6 +117,8 @@ macro_rules! routes {
 
 routes! {
     handlers {
+        Caller    Read get    "/api/v1/me"                           me::show_me;
+        Viewer    List get    "/api/v1/teams"                        me::list_teams;
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
@@ -133,6 +137,7 @@ routes! {
         Editor    Edit patch  "/api/v1/workflows/{id}"               workflows::patch_workflow;
         Admin     Edit delete "/api/v1/workflows/{id}"               workflows::delete_workflow;
         Viewer    Read post   "/api/v1/cron:explain"                 previews::explain_cron;
+        Viewer    Read get    "/api/v1/timezones"                    previews::list_timezones;
         Viewer    List get    "/api/v1/schedules"                    schedules::list_schedules;
         Viewer    Read get    "/api/v1/schedules/{id}"               schedules::get_schedule;
         Editor    Edit put    "/api/v1/schedules/{id}"               schedules::put_schedule;

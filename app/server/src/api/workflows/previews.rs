@@ -10,6 +10,7 @@ use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec;
 use workflows::{Workflow, find_workflow};
 
+use super::schedules::no_schedule;
 use crate::App;
 use crate::api::request::auth::Viewer;
 use crate::api::request::error::{Error, Problem};
@@ -127,6 +128,26 @@ fn explain(text: &str, timezone: Timezone, from: DateTime<Utc>, count: usize) ->
     })
 }
 
+/// The timezones of the zone data in force.
+#[derive(Serialize, ToSchema)]
+pub struct TimezonesView {
+    /// Version of the IANA database.
+    #[schema(example = "2026f")]
+    zone_data: String,
+    /// The names and aliases that a workflow may have, in alphabetical order.
+    timezones: Vec<String>,
+}
+
+/// List the timezones that a workflow may have.
+#[utoipa::path(get, path = "/api/v1/timezones", tag = "schedules",
+    responses((status = 200, body = TimezonesView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list_timezones(Viewer(_): Viewer) -> Json<TimezonesView> {
+    let zones = ZoneSet::installed();
+    let timezones = zones.names().map(str::to_owned).collect();
+    Json(TimezonesView { zone_data: zones.version().to_string(), timezones })
+}
+
 /// List the upcoming times of a schedule.
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/next", tag = "schedules", params(("id" = i64, Path), NextParams),
     responses((status = 200, body = NextView),
@@ -141,6 +162,9 @@ pub(crate) async fn list_next_times(
     let mut connection = app.pools.reads.acquire().await?;
     let (workflow, _) = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     drop(connection);
+    if workflow.spec.timing.cron.is_none() {
+        return Err(no_schedule(id));
+    }
     let now = app.clock.now();
     Ok(Json(compute_times(move || preview(&workflow, now, count)).await?))
 }

@@ -10,8 +10,10 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use workflows::definition::body::{self, ScheduleBody};
+use workflows::definition::field;
 use workflows::definition::policies::{CatchUp, Overlap};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{ListedWorkflow, Sync, Workflow, find_workflow};
@@ -61,6 +63,23 @@ pub struct ScheduleView {
     next_fire_at: Option<DateTime<Utc>>,
     updated_on: DateTime<Utc>,
 }
+
+/// What a client may send back in a PUT as it has read it, and what changes nothing (AIP-203).
+const READ_ONLY: [&str; 13] = [
+    "workflow_id",
+    "team_id",
+    "name",
+    "state",
+    "pause_reason",
+    "pause_reason_code",
+    "pause_until",
+    "managed_by",
+    "version",
+    "revision",
+    "sync",
+    "next_fire_at",
+    "updated_on",
+];
 
 /// A schedule with its ETag.
 pub(crate) struct ScheduleAnswer(ScheduleView);
@@ -112,8 +131,10 @@ pub(crate) async fn put_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     request: EditRequest,
-    Body(body): Body<ScheduleBody>,
+    Body(mut body): Body<Map<String, Value>>,
 ) -> Result<(StatusCode, ScheduleAnswer), Error> {
+    READ_ONLY.iter().for_each(|field| drop(body.remove(*field)));
+    let body: ScheduleBody = field::parse_document("", Value::Object(body))?;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let had_none = change.before.spec.timing.cron.is_none();
     let spec = body.apply_to(&change.before.spec, &change.bounds)?;
@@ -164,7 +185,7 @@ fn answer(app: &App, read: (Workflow, Sync)) -> Result<ScheduleAnswer, Error> {
     ScheduleView::of(read, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }
 
-fn no_schedule(id: WorkflowId) -> Error {
+pub(super) fn no_schedule(id: WorkflowId) -> Error {
     let detail = format!("workflow {id} has no schedule: create it with PUT");
     Error::Refused(StatusCode::NOT_FOUND, "no_schedule", detail)
 }
