@@ -236,3 +236,33 @@ async fn wrong_fire_fields_are_named() {
     scheduler.post(path, &with_more).await.refused(410, "workflow_gone", None);
     s.end().await;
 }
+
+/// A client corrects all fields at once: the first one is that of the problem, and `errors` has all of them in the order of the checks.
+#[tokio::test]
+async fn all_wrong_fields_are_named_at_once() {
+    let s = Story::today().await;
+    let body = json!({"name": " ", "cron_schedule": "61 9 * * *", "timezone": "Europe/Pari", "max_attempts": 0,
+                      "spread_secs": 9_999, "action": {"type": "log", "message": "hi"}});
+    let refused = s.editor().post("/api/v1/workflows", &body).await;
+    refused.clone().refused(400, "invalid_field", Some("name"));
+    let named: Vec<[&Value; 2]> =
+        refused.json["errors"].as_array().unwrap().iter().map(|error| [&error["field"], &error["code"]]).collect();
+    let expected = [
+        [json!("name"), json!("invalid_field")],
+        [json!("spread_secs"), json!("invalid_field")],
+        [json!("max_attempts"), json!("invalid_field")],
+        [json!("timezone"), json!("invalid_timezone")],
+        [json!("cron_schedule"), json!("invalid_field")],
+    ];
+    assert_eq!(named, expected.each_ref().map(|[field, code]| [field, code]), "{}", refused.text);
+    assert_eq!(refused.json["errors"][4]["cron_field"], "minute");
+
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let wrong = json!({"timezone": "Mars/Phobos", "max_concurrent": 0});
+    let refused = s.editor().patch(&format!("/api/v1/workflows/{wf}"), &wrong).await.expect(400);
+    assert_eq!(refused.json["errors"].as_array().unwrap().len(), 2, "{}", refused.text);
+    let one = s.editor().patch(&format!("/api/v1/workflows/{wf}"), &json!({"max_concurrent": 0})).await.expect(400);
+    assert!(one.json.get("errors").is_none(), "one wrong field needs no list: {}", one.text);
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 1);
+    s.end().await;
+}

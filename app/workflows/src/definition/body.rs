@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::definition::action::{self, Action};
 use crate::definition::action_schema::ActionBody;
-use crate::definition::field::{self, FieldError};
+use crate::definition::field::{self, Faults, FieldError};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::redaction;
@@ -148,37 +148,28 @@ impl WorkflowBody {
     /// further time, must not prevent a rename.
     ///
     /// # Errors
-    /// Returns the first field that is not valid.
+    /// Returns the first field that is not valid, with the others.
     pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
-        let action = sealed::without_existing_seals(&self.action, existing.map(|spec| &spec.action))?;
-        Action::parse(action.as_ref())?;
-        if existing.is_none_or(|existing| !differs_only_in_header_values(&existing.action, &self.action)) {
-            action::check_new_action(&self.action)?;
-        }
-        if existing.is_none_or(|existing| existing.name != self.name) {
-            field::check_name("name", &self.name)?;
-        }
-        self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
+        let mut faults = Faults::default();
+        faults.check(self.check_action(existing));
+        faults.check(self.check_name(existing));
+        faults
+            .check(self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000)));
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
-        if existing.is_none_or(|existing| existing.starting_inputs != starting_inputs) {
-            field::check_inputs("starting_inputs", &starting_inputs)?;
-            redaction::refuse_redacted_members("starting_inputs", &starting_inputs)?;
-        }
-        if existing.is_none_or(|existing| existing.action["body"] != self.action["body"]) {
-            redaction::refuse_redacted("action.body", &self.action["body"])?;
-        }
-        let starts_at = self.starts_at.map(|time| field::check_instant("starts_at", time)).transpose()?;
-        let ends_at = self.ends_at.map(|time| field::check_instant("ends_at", time)).transpose()?;
-        let policies = self.policies()?;
+        faults.check(check_inputs(existing, &starting_inputs));
+        faults.check(self.check_body_of_action(existing));
+        let starts_at = checked_time("starts_at", self.starts_at, &mut faults);
+        let ends_at = checked_time("ends_at", self.ends_at, &mut faults);
+        let policies = self.policies(&mut faults);
         if existing.is_none_or(|existing| existing.policies.catch_up_window_secs != policies.catch_up_window_secs) {
-            policies.check_window(bounds.retention)?;
+            faults.check(policies.check_window(bounds.retention));
         }
         let written = Timing { cron: self.cron_schedule, timezone: self.timezone, starts_at, ends_at };
         let timing = match existing.map(|existing| &existing.timing) {
-            Some(existing) if existing.names_same_times(&written) => existing.clone(),
-            existing => written.into_canonical(existing, bounds.now)?,
+            Some(existing) if existing.names_same_times(&written) => Some(existing.clone()),
+            existing => written.into_canonical(existing, bounds.now, &mut faults),
         };
-        Ok(Spec {
+        faults.finish(timing.map(|timing| Spec {
             name: self.name,
             description: self.description,
             timing,
@@ -186,15 +177,41 @@ impl WorkflowBody {
             action: self.action,
             starting_inputs,
             policies,
-        })
+        }))
+    }
+
+    fn check_action(&self, existing: Option<&Spec>) -> Result<(), FieldError> {
+        let action = sealed::without_existing_seals(&self.action, existing.map(|spec| &spec.action))?;
+        Action::parse(action.as_ref())?;
+        if existing.is_none_or(|existing| !differs_only_in_header_values(&existing.action, &self.action)) {
+            action::check_new_action(&self.action)?;
+        }
+        Ok(())
+    }
+
+    fn check_name(&self, existing: Option<&Spec>) -> Result<(), FieldError> {
+        if existing.is_some_and(|existing| existing.name == self.name) {
+            return Ok(());
+        }
+        field::check_name("name", &self.name)
+    }
+
+    fn check_body_of_action(&self, existing: Option<&Spec>) -> Result<(), FieldError> {
+        if existing.is_some_and(|existing| existing.action["body"] == self.action["body"]) {
+            return Ok(());
+        }
+        redaction::refuse_redacted("action.body", &self.action["body"])
     }
 
     /// Validates the policies; an absent one has its default.
-    fn policies(&self) -> Result<Policies, FieldError> {
+    fn policies(&self, faults: &mut Faults) -> Policies {
         let usual = Policies::DEFAULT;
-        Ok(Policies {
+        let mut within = |field: &str, written: Option<i32>, usual: i32, least: i32, most: i32| {
+            faults.check(within(field, written, usual, least, most)).unwrap_or(usual)
+        };
+        Policies {
             overlap: self.overlap_policy.unwrap_or(usual.overlap),
-            max_concurrent: within("max_concurrent", self.max_concurrent, usual.max_concurrent, 1, 100)?,
+            max_concurrent: within("max_concurrent", self.max_concurrent, usual.max_concurrent, 1, 100),
             catch_up: self.catch_up_policy.unwrap_or(usual.catch_up),
             catch_up_window_secs: within(
                 "catch_up_window_secs",
@@ -202,17 +219,28 @@ impl WorkflowBody {
                 usual.catch_up_window_secs,
                 60,
                 30 * 24 * 60 * 60,
-            )?,
-            spread_secs: within("spread_secs", self.spread_secs, usual.spread_secs, 0, 3_600)?,
-            timeout_secs: within("timeout_secs", self.timeout_secs, usual.timeout_secs, 1, 24 * 60 * 60)?,
-            max_attempts: within("max_attempts", self.max_attempts, usual.max_attempts, 1, 20)?,
+            ),
+            spread_secs: within("spread_secs", self.spread_secs, usual.spread_secs, 0, 3_600),
+            timeout_secs: within("timeout_secs", self.timeout_secs, usual.timeout_secs, 1, 24 * 60 * 60),
+            max_attempts: within("max_attempts", self.max_attempts, usual.max_attempts, 1, 20),
             on_lost: self.on_lost.unwrap_or(usual.on_lost),
-            pause_after_failures: match self.pause_after_failures {
-                None => None,
-                written => Some(within("pause_after_failures", written, 1, 1, 1_000)?),
-            },
-        })
+            pause_after_failures: self
+                .pause_after_failures
+                .map(|written| within("pause_after_failures", Some(written), 1, 1, 1_000)),
+        }
     }
+}
+
+fn check_inputs(existing: Option<&Spec>, starting_inputs: &Map<String, Value>) -> Result<(), FieldError> {
+    if existing.is_some_and(|existing| existing.starting_inputs == *starting_inputs) {
+        return Ok(());
+    }
+    field::check_inputs("starting_inputs", starting_inputs)?;
+    redaction::refuse_redacted_members("starting_inputs", starting_inputs)
+}
+
+fn checked_time(field: &str, time: Option<DateTime<Utc>>, faults: &mut Faults) -> Option<DateTime<Utc>> {
+    time.and_then(|time| faults.check(field::check_instant(field, time)))
 }
 
 /// Whether two actions are equal except for the values of headers: a file has the text of a value that is stored encrypted.

@@ -17,6 +17,32 @@ pub struct FieldError {
     pub detail: String,
     /// The field of a cron that is not valid, for example `minute`, if the field is a cron.
     pub cron_field: Option<&'static str>,
+    /// The other fields of the same body that are not valid.
+    pub others: Vec<FieldError>,
+}
+
+/// Collects the fields of a body that are not valid, in the order of their checks, so that a client corrects them at once.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<FieldError>);
+
+impl Faults {
+    /// Returns the value of a valid field, and keeps the error of another one.
+    pub fn check<T>(&mut self, checked: Result<T, FieldError>) -> Option<T> {
+        checked.map_err(|error| self.0.push(error)).ok()
+    }
+
+    /// Returns what was made of valid fields.
+    ///
+    /// # Errors
+    /// Returns the first error, which has the others.
+    pub fn finish<T>(self, made: Option<T>) -> Result<T, FieldError> {
+        let mut errors = self.0.into_iter();
+        match (errors.next(), made) {
+            (None, Some(made)) => Ok(made),
+            (Some(first), _) => Err(FieldError { others: errors.collect(), ..first }),
+            (None, None) => Err(FieldError::invalid("", "the body is not valid")),
+        }
+    }
 }
 
 impl FieldError {
@@ -29,7 +55,7 @@ impl FieldError {
     /// A field with a code of its own.
     #[must_use]
     pub fn new(code: &'static str, field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code, field: field.into(), detail: detail.into(), cron_field: None }
+        Self { code, field: field.into(), detail: detail.into(), cron_field: None, others: Vec::new() }
     }
 
     /// A field whose `text` is not a cron, or is a cron that never fires.

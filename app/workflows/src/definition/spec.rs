@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::{Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHistory};
 use serde_json::{Map, Value};
 
-use crate::definition::field::FieldError;
+use crate::definition::field::{Faults, FieldError};
 use crate::definition::policies::Policies;
 
 /// The validated fields of a workflow.
@@ -177,18 +177,20 @@ impl Timing {
     }
 
     /// Returns the timing to store: canonical, or with the existing texts if they name the same times.
-    pub(super) fn into_canonical(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
-        let timezone = self.timezone.as_deref().map(check_timezone).transpose()?.unwrap_or(Timezone::UTC);
-        if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
-            && starts_at >= ends_at
-        {
-            return Err(FieldError::invalid("ends_at", "ends_at must be later than starts_at"));
-        }
-        let cron = self.cron.as_deref().map(cron).transpose()?;
+    pub(super) fn into_canonical(
+        self,
+        existing: Option<&Self>,
+        now: DateTime<Utc>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let timezone = faults.check(self.timezone.as_deref().map(check_timezone).transpose());
+        let order = faults.check(self.check_order());
+        let cron = faults.check(self.cron.as_deref().map(cron).transpose());
+        let (Some(timezone), Some(()), Some(cron)) = (timezone, order, cron) else { return None };
         if let Some(cron) = &cron {
-            self.must_fire(cron, timezone, now)?;
+            faults.check(self.must_fire(cron, timezone.unwrap_or(Timezone::UTC), now))?;
         }
-        Ok(match existing.filter(|existing| existing.has_same_cron(&self)) {
+        Some(match existing.filter(|existing| existing.has_same_cron(&self)) {
             Some(existing) => Self { cron: existing.cron.clone(), timezone: existing.timezone.clone(), ..self },
             None => Self {
                 cron: cron.map(|cron| cron.to_string()),
@@ -196,6 +198,15 @@ impl Timing {
                 ..self
             },
         })
+    }
+
+    fn check_order(&self) -> Result<(), FieldError> {
+        match (self.starts_at, self.ends_at) {
+            (Some(starts_at), Some(ends_at)) if starts_at >= ends_at => {
+                Err(FieldError::invalid("ends_at", "ends_at must be later than starts_at"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a cron that has no time between now or `starts_at` and `ends_at`.

@@ -78,6 +78,9 @@ fn list_codes(schemas: &mut Map<String, Value>) {
     if let Some(problem) = schemas.get_mut("Problem") {
         problem["properties"]["code"] = reference("ProblemCode");
     }
+    if let Some(problem) = schemas.get_mut("FieldProblem") {
+        problem["properties"]["code"] = reference("ProblemCode");
+    }
 }
 
 /// A PATCH may have each field of the body, and needs none.

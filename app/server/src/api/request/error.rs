@@ -88,10 +88,27 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "minute")]
     cron_field: Option<&'static str>,
+    /// All fields that are not valid, if there are several: the first one is that of this problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldProblem>,
     /// The id of the request, as in the header `x-request-id` and in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "4bf92f3577b34da6a3ce929d0e0e4736")]
     request_id: Option<String>,
+}
+
+/// One of several fields that are not valid.
+#[derive(Serialize, ToSchema)]
+pub struct FieldProblem {
+    /// Stable, for programs.
+    code: &'static str,
+    /// A sentence, for people.
+    detail: String,
+    /// The field.
+    field: String,
+    /// The field of the cron that is not valid, if `field` is a cron.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron_field: Option<&'static str>,
 }
 
 /// In the extensions of a response that refuses a caller: why, by the code of the answer or the name of the limit.
@@ -187,9 +204,26 @@ impl Error {
                 None
             }
         };
+        let errors = match self {
+            Error::Field(first) if !first.others.is_empty() => {
+                std::iter::once(first).chain(&first.others).map(FieldProblem::of).collect()
+            }
+            _ => Vec::new(),
+        };
         let title = status.canonical_reason().unwrap_or("Error");
         let (kind, request_id) = ("about:blank", current_id().map(|id| id.as_str().to_owned()));
-        (status, Problem { kind, title, status: status.as_u16(), code, detail, field, cron_field, request_id })
+        (status, Problem { kind, title, status: status.as_u16(), code, detail, field, cron_field, errors, request_id })
+    }
+}
+
+impl FieldProblem {
+    fn of(error: &FieldError) -> Self {
+        Self {
+            code: error.code,
+            detail: error.detail.clone(),
+            field: error.field.clone(),
+            cron_field: error.cron_field,
+        }
     }
 }
 
