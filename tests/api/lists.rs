@@ -120,3 +120,29 @@ async fn slow_lists_end_with_a_reason() {
     s.editor().get("/api/v1/runs").await.expect(200);
     s.end().await;
 }
+
+/// A page of 160 KB is 10 KB on the way, if the client accepts it; a small one is not worth it.
+#[tokio::test]
+async fn large_lists_are_compressed() {
+    let s = Story::today().await;
+    for nth in 0..30 {
+        s.create_with(json!({"name": format!("w {nth}"), "description": "what it is for ".repeat(20)})).await;
+    }
+    let list = async |path: &str, accepted: &str| {
+        let request = s.editor().request(reqwest::Method::GET, path).header("accept-encoding", accepted);
+        let answer = request.send().await.unwrap();
+        let encoding = answer.headers().get("content-encoding").map(|value| value.to_str().unwrap().to_owned());
+        let varies =
+            answer.headers().get_all("vary").iter().any(|value| value.to_str().unwrap().contains("accept-encoding"));
+        (encoding, varies, answer.bytes().await.unwrap())
+    };
+    let (none, _, plain) = list("/api/v1/workflows", "identity").await;
+    let (gzip, varies, packed) = list("/api/v1/workflows", "gzip").await;
+    assert_eq!((none, gzip.as_deref(), varies), (None, Some("gzip"), true));
+    assert!(packed.len() * 5 < plain.len(), "{} of {}", packed.len(), plain.len());
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*packed), &mut unpacked).unwrap();
+    assert_eq!(unpacked, plain);
+    assert_eq!(list("/api/v1/backfills", "gzip").await.0, None, "a page without items is small");
+    s.end_early().await;
+}

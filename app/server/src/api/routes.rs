@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use access::rights::Scope;
 use axum::routing::MethodRouter;
 use axum::{Router, middleware};
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::{Modify, OpenApi};
 
@@ -16,6 +18,9 @@ use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
 use super::workflows::{self, previews, schedules, verbs};
 use crate::App;
+
+/// Bytes of a list from which it is compressed, if the client accepts gzip.
+const COMPRESSED_FROM: u16 = 1_024;
 
 /// Which callers a route accepts. The handler enforces it by the type of its caller in `request/auth.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +199,11 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
                 Some(work) => (route.serve)()
                     .route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request)),
                 None => (route.serve)(),
+            };
+            // Only lists are large; a layer costs each request that passes it.
+            let handler = match route.load {
+                Load::List => handler.layer(CompressionLayer::new().compress_when(SizeAbove::new(COMPRESSED_FROM))),
+                Load::Open | Load::Fire | Load::Read | Load::Edit => handler,
             };
             router = router.route(&pattern, handler);
         }
