@@ -146,3 +146,25 @@ async fn large_lists_are_compressed() {
     assert_eq!(list("/api/v1/backfills", "gzip").await.0, None, "a page without items is small");
     s.end_early().await;
 }
+
+/// Archived workflows are in a list only if the client requests them.
+#[tokio::test]
+async fn lists_hide_archived_workflows() {
+    let s = Story::today().await;
+    let (kept, gone) = (s.create("0 9 * * *", "UTC").await, s.create("0 9 * * *", "UTC").await);
+    s.archive(gone).await;
+    let ids = async |path: &str| -> Vec<i64> {
+        let page = s.editor().get(path).await.expect(200).json;
+        assert_eq!(page["next_cursor"], Value::Null, "{path}");
+        let id = |item: &Value| item["id"].as_i64().or(item["workflow_id"].as_i64()).unwrap();
+        page["items"].as_array().unwrap().iter().map(id).collect()
+    };
+    assert_eq!(ids("/api/v1/workflows").await, [kept.0]);
+    assert_eq!(ids("/api/v1/workflows?archived=true").await, [kept.0, gone.0]);
+    assert_eq!(ids("/api/v1/workflows?state=archived").await, [gone.0]);
+    assert_eq!(ids("/api/v1/workflows?state=active").await, [kept.0]);
+    assert_eq!(ids("/api/v1/schedules").await, [kept.0]);
+    assert_eq!(ids("/api/v1/schedules?archived=true").await, [kept.0, gone.0]);
+    s.editor().get(&format!("/api/v1/workflows/{gone}")).await.expect(200);
+    s.end().await;
+}

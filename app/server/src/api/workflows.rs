@@ -46,9 +46,11 @@ use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
 pub struct ListParams {
     /// Only workflows of this team; for admins and persons of several teams.
     team_id: Option<i64>,
-    /// Only workflows in this state.
+    /// Only workflows in this state. Without it a list has no archived workflows.
     #[param(inline)]
     state: Option<workflows::State>,
+    /// `true`: without a state, the list has archived workflows, too.
+    archived: Option<bool>,
     /// Only workflows with this synchronization status.
     #[param(inline)]
     sync: Option<SyncStatus>,
@@ -186,6 +188,7 @@ async fn read_page(
         q: params.q,
         timezone_changed: params.timezone_changed,
         scheduled,
+        with_archived: params.archived.unwrap_or(false),
         after: page::parse_cursor(params.cursor.as_deref())?,
         limit,
     };

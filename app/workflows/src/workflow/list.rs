@@ -24,6 +24,8 @@ pub struct Filter {
     pub timezone_changed: Option<bool>,
     /// Only workflows with a cron.
     pub scheduled: bool,
+    /// Also archived workflows; a list of one state has its own.
+    pub with_archived: bool,
     /// Only workflows with a higher id than this one.
     pub after: Option<i64>,
     /// Workflows on a page at most.
@@ -79,7 +81,7 @@ impl Filter {
     /// Whether rows may be passed over.
     fn passes_over(&self) -> bool {
         let is_named = self.state.is_some() || self.sync.is_some() || self.q.is_some();
-        is_named || self.timezone_changed.is_some() || self.scheduled
+        is_named || self.timezone_changed.is_some() || self.scheduled || !self.with_archived
     }
 }
 
@@ -99,7 +101,7 @@ macro_rules! list_page {
                 + $scope
                 + r#" LIMIT 5000) AS w
           LEFT JOIN publications p ON p.workflow_id = w.id AND p.workflow_id > $1
-         WHERE ($2::text IS NULL OR w.state = $2)
+         WHERE CASE WHEN $2::text IS NULL THEN $8::boolean OR w.state <> 'archived' ELSE w.state = $2 END
            AND ($3::text IS NULL OR sync_status(p) = $3)
            AND ($4::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($4)) > 0)
            AND (NOT $5::boolean OR w.cron_schedule IS NOT NULL)
@@ -115,6 +117,7 @@ macro_rules! list_page {
             $filter.scheduled,
             $filter.timezone_changed,
             $filter.limit + 1,
+            $filter.with_archived,
             $($arguments)*
         )
     };
@@ -134,7 +137,7 @@ async fn of_all(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Row>
 async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Result<Vec<Row>> {
     list_page!(
         "-- list the workflows of a team by key, by idx_workflows_team_id\n",
-        "(team_id, id) > ($8, $1) AND (team_id, id) <= ($8, 9223372036854775807) ORDER BY team_id, id",
+        "(team_id, id) > ($9, $1) AND (team_id, id) <= ($9, 9223372036854775807) ORDER BY team_id, id",
         "w.team_id, w.id",
         filter,
         team
@@ -146,8 +149,8 @@ async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Res
 async fn of_team_inactive(db: &mut PgConnection, team: i64, state: State, filter: &Filter) -> sqlx::Result<Vec<Row>> {
     list_page!(
         "-- list the paused or archived workflows of a team by key, by idx_workflows_inactive\n",
-        "state IN ('paused', 'archived') AND (team_id, state, id) > ($8, $9::text, $1)
-           AND (team_id, state, id) <= ($8, $9::text, 9223372036854775807)
+        "state IN ('paused', 'archived') AND (team_id, state, id) > ($9, $10::text, $1)
+           AND (team_id, state, id) <= ($9, $10::text, 9223372036854775807)
          ORDER BY team_id, state, id",
         "w.team_id, w.state, w.id",
         filter,
