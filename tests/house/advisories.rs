@@ -1,4 +1,4 @@
-//! `make deny` without a copy of RustSec's database says that it checked no advisory, and with one it checks them.
+//! `make deny` without a copy of `RustSec`'s database says that it checked no advisory, and with one it checks them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -81,10 +81,7 @@ pub(crate) async fn list_teams(
 ) -> Result<PageAnswer, Error> {
     let limit = page::parse_limit(params.limit)?;
     let after = page::parse_cursor(params.cursor.as_deref())?;
-    let own: Option<Vec<i64>> = match caller.team_id {
-        None => None,
-        Some(_) => Some(caller.identity().teams.into_iter().map(|(team, _)| team).collect()),
-    };
+    let own = caller.team_id.map(|_| caller.identity().teams.into_iter().map(|(team, _)| team).collect::<Vec<_>>());
     let mut tx = begin_read(&app).await?;
     let found = teams::list_teams(&mut tx, own.as_deref(), after, limit).await.map_err(failed_read)?;
     tx.commit().await?;
