@@ -89,11 +89,11 @@ terraform: setup lambdas deploy ## checks terraform/, applies envs/dev to an emu
 # The commit before modules/service, the alias and the image.
 BEFORE := 4785e223e093f797c441e7ac47d1bb73220b111a
 
-rehearsal: setup lambdas ## applies to an emulator with permissions, kills the app for 250 s, redrives, verifies; then upgrades an older deployment under load. 40 minutes
+rehearsal: setup lambdas ## applies to an emulator with permissions, kills the app for 250 s, redrives, verifies; upgrades an older deployment under load; applies all modules to another emulator. 50 minutes
 	sh scripts/venv.sh "$(TARGET)/venv-ministack" scripts/ministack.txt
 	$(MAKE) image PROFILE=dev
 	sh scripts/upgrade.sh "$(TARGET)" $(BEFORE)
-	cargo test --workspace --test deploy -- rehearsal upgrade --include-ignored --test-threads 1
+	cargo test --workspace --test deploy -- rehearsal upgrade whole --include-ignored --test-threads 1
 
 schemathesis: setup ## sends every route what its description allows, and invalid requests, as every kind of caller
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
