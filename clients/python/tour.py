@@ -8,8 +8,8 @@ from cronbox_client.api.runs import list_runs
 from cronbox_client.api.schedules import delete_schedule, fire_schedule
 from cronbox_client.api.workflows import archive_workflow, create_workflow, list_workflows, patch_workflow
 from cronbox_client.models import (
-    ListRunsState,
-    ListRunsTrigger,
+    ListRunsStateItem,
+    ListRunsTriggerItem,
     ListWorkflowsState,
     LogAction,
     LogType,
@@ -33,7 +33,7 @@ def succeeded(workflow_id, trigger):
     """The newest run with this trigger that has succeeded."""
     while True:
         page = list_runs.sync(
-            client=client, workflow_id=workflow_id, trigger=trigger, state=ListRunsState.SUCCEEDED, limit=1
+            client=client, workflow_id=workflow_id, trigger=[trigger], state=[ListRunsStateItem.SUCCEEDED], limit=1
         )
         if page.items:
             return page.items[0]
@@ -51,8 +51,8 @@ assert workflow.sync.status == SyncStatus.SYNCED, workflow
 
 # A body that may be absent is absent.
 fired = fire_schedule.sync(workflow.id, client=client)
-assert succeeded(workflow.id, ListRunsTrigger.MANUAL).id == fired.run_id
-scheduled = succeeded(workflow.id, ListRunsTrigger.SCHEDULE)
+assert succeeded(workflow.id, ListRunsTriggerItem.MANUAL).id == fired.run_id
+scheduled = succeeded(workflow.id, ListRunsTriggerItem.SCHEDULE)
 assert scheduled.scheduled_time.second == 0, scheduled
 
 refused = patch_workflow.sync(workflow.id, client=client, body=WorkflowPatch(cron_schedule="75 9 * * *"))

@@ -18,7 +18,7 @@ const client = createClient({ baseUrl: variable('CRONBOX_URL'), headers: { 'X-AP
 /** The newest run with this trigger that has succeeded. */
 async function succeeded(id: number, trigger: RunView['trigger']): Promise<RunView> {
   for (;;) {
-    const { data } = await listRuns({ client, query: { workflow_id: id, trigger, state: 'succeeded', limit: 1 }, throwOnError: true });
+    const { data } = await listRuns({ client, query: { workflow_id: id, trigger: [trigger], state: ['succeeded'], limit: 1 }, throwOnError: true });
     const [run] = data.items;
     if (run) return run;
     await setTimeout(500);

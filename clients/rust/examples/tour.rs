@@ -4,7 +4,9 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
-use cronbox_client::types::{ActionBody, ListRunsState, ListRunsTrigger, LogAction, LogType, ProblemCode, RunView};
+use cronbox_client::types::{
+    ActionBody, ListRunsStateItem, ListRunsTriggerItem, LogAction, LogType, ProblemCode, RunView,
+};
 use cronbox_client::{Client, problem_of};
 use reqwest::header::{HeaderMap, HeaderValue};
 
@@ -43,8 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// The newest run with this trigger that has succeeded.
 async fn succeeded(client: &Client, workflow: i64, trigger: &str) -> Result<RunView, Box<dyn Error>> {
     loop {
-        let runs = client.list_runs().workflow_id(workflow).trigger(trigger.parse::<ListRunsTrigger>()?);
-        let page = runs.state(ListRunsState::Succeeded).limit(1).send().await?.into_inner();
+        let runs = client.list_runs().workflow_id(workflow).trigger(vec![trigger.parse::<ListRunsTriggerItem>()?]);
+        let page = runs.state(vec![ListRunsStateItem::Succeeded]).limit(1).send().await?.into_inner();
         if let Some(run) = page.items.into_iter().next() {
             return Ok(run);
         }
