@@ -85,7 +85,7 @@ async fn starts(mut app: Child) -> Result<(), String> {
 }
 
 async fn named(s: &Story, name: &str) -> Vec<Value> {
-    let listed = s.editor().get("/api/v1/workflows?limit=200").await.expect(200);
+    let listed = s.editor().get("/api/v1/workflows?archived=true&limit=200").await.expect(200);
     let items = listed.json["items"].as_array().unwrap().clone();
     items.into_iter().filter(|workflow| workflow["name"] == name).collect()
 }
