@@ -132,3 +132,24 @@ async fn keys_are_kept_for_a_day() {
     s.until("SELECT count(*) FROM idempotency_keys", 0).await;
     s.end_early().await;
 }
+
+/// A repeat shows only what its caller may see now: here the objects have another team than when the caller created them.
+#[tokio::test]
+async fn repeats_show_nothing_of_another_team() {
+    let s = Story::at("2026-03-02T12:00:00Z").await;
+    let other = s.admin().post("/api/v1/teams", &json!({"name": "other"})).await.expect(201).id();
+    let body = json!({"name": "payroll", "cron_schedule": "0 9 * * *", "action": {"type": "log", "message": "hi"}});
+    let wf = post(&s.editor(), "/api/v1/workflows", "w", &body).await.expect(201).id();
+    let fire = format!("/api/v1/schedules/{wf}:fire");
+    post(&s.editor(), &fire, "f", &json!({})).await.expect(202);
+    let (span, backfill) = (
+        json!({"start": "2026-02-20T00:00:00Z", "end": "2026-02-22T00:00:00Z", "timing": "now"}),
+        format!("/api/v1/schedules/{wf}:backfill"),
+    );
+    post(&s.editor(), &backfill, "b", &span).await.expect(202);
+    sqlx::query("UPDATE workflows SET team_id = $1 WHERE id = $2").bind(other).bind(wf).execute(&s.pool).await.unwrap();
+    post(&s.editor(), "/api/v1/workflows", "w", &body).await.refused(404, "not_found", None);
+    post(&s.editor(), &fire, "f", &json!({})).await.refused(404, "not_found", None);
+    post(&s.editor(), &backfill, "b", &span).await.refused(404, "not_found", None);
+    s.end_early().await;
+}

@@ -34,6 +34,12 @@ async fn put_accepts_what_get_gives() {
     assert_ne!(changed["name"], "other");
     read["cronschedule"] = json!("0 11 * * *");
     put(&s, id, &read).await.refused(400, "unknown_field", Some("cronschedule"));
+    for method in [Method::PUT, Method::PATCH] {
+        let twice = s.editor().request(method, &path(id)).header("content-type", "application/json");
+        let twice =
+            tests::send_request(twice.body(r#"{"cron_schedule": "0 1 * * *", "cron_schedule": "0 2 * * *"}"#)).await;
+        twice.refused(400, "duplicate_field", Some("cron_schedule"));
+    }
     s.end().await;
 }
 

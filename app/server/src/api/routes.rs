@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use access::rights::Scope;
 use axum::routing::MethodRouter;
 use axum::{Router, middleware};
+use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use utoipa::openapi::security::SecurityRequirement;
@@ -200,9 +201,13 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
                     .route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request)),
                 None => (route.serve)(),
             };
-            // Only lists are large; a layer costs each request that passes it.
+            // Only lists are large; a layer costs each request that passes it, and other requests wait for its thread.
             let handler = match route.load {
-                Load::List => handler.layer(CompressionLayer::new().compress_when(SizeAbove::new(COMPRESSED_FROM))),
+                Load::List => handler.layer(
+                    CompressionLayer::new()
+                        .quality(CompressionLevel::Fastest)
+                        .compress_when(SizeAbove::new(COMPRESSED_FROM)),
+                ),
                 Load::Open | Load::Fire | Load::Read | Load::Edit => handler,
             };
             router = router.route(&pattern, handler);

@@ -87,6 +87,10 @@ pub(crate) async fn create_workflow(
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         let made: Made = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+        // A person may have left the team since.
+        if !workflows::is_visible(&mut tx, made.id, caller.team_id).await? {
+            return Err(Error::not_found());
+        }
         drop(tx);
         return Ok((replayed(), answer_made(&app, &caller, &made, wait).await?).into_response());
     }

@@ -5,9 +5,10 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use schedule::WorkflowId;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::str::FromStr;
 use utoipa::IntoParams;
 use workflows::definition::field::{self, FieldError};
@@ -33,6 +34,9 @@ pub struct EmptyBody {}
 
 /// The document of a PATCH, and its format.
 pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);
+
+/// The members of a JSON object; a name that comes twice is an error.
+pub(crate) struct Members(pub(crate) Map<String, Value>);
 
 /// The query; an unknown field is an error.
 pub struct Params<T>(pub T);
@@ -118,10 +122,35 @@ impl<S: Send + Sync> FromRequest<S> for Patch {
             "application/json" => PatchKind::Replace,
             _ => PatchKind::Merge,
         };
-        match parse_json(&read_body(request).await?)? {
-            Value::Object(members) => Ok(Self(members, kind)),
-            _ => Err(FieldError::invalid("", "a patch must be a JSON object").into()),
+        let Members(members) = parse_json(&read_body(request).await?)?;
+        Ok(Self(members, kind))
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DistinctMembers)
+    }
+}
+
+struct DistinctMembers;
+
+impl<'de> Visitor<'de> for DistinctMembers {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut access: M) -> Result<Members, M::Error> {
+        let mut members = Map::new();
+        while let Some((name, value)) = access.next_entry::<String, Value>()? {
+            if members.contains_key(&name) {
+                return Err(M::Error::custom(format!("duplicate field `{name}`")));
+            }
+            members.insert(name, value);
         }
+        Ok(Members(members))
     }
 }
 

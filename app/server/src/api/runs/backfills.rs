@@ -121,7 +121,7 @@ pub(super) async fn request_backfill(
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     if let Some(created) = repeat.begin(&mut tx, edit).await? {
         let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        return Ok((replayed(), answer_accepted(read(&mut tx, id, None).await?)).into_response());
+        return Ok((replayed(), answer_accepted(read(&mut tx, id, caller.team_id).await?)).into_response());
     }
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {

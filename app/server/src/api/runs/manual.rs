@@ -91,7 +91,9 @@ async fn fire(
     }
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     if let Some(created) = repeat.begin(&mut tx, edit).await? {
-        return answer_again(created);
+        // A person may have left the team since.
+        let is_visible = workflows::is_visible(&mut tx, id, caller.team_id).await?;
+        return if is_visible { answer_again(created) } else { Err(Error::not_found()) };
     }
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, app.config.requested_fires(), edit).await?;

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 use workflows::definition::body::{self, ScheduleBody};
 use workflows::definition::field;
@@ -24,7 +24,7 @@ use super::{ListParams, read_page};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::error::{Error, Problem};
-use crate::api::request::extract::{Body, EditRequest, Id, Params, Patch, WriteParams};
+use crate::api::request::extract::{Body, EditRequest, Id, Members, Params, Patch, WriteParams};
 use crate::api::request::page::{self, Page, PageAnswer};
 
 /// A schedule.
@@ -131,7 +131,7 @@ pub(crate) async fn put_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     request: EditRequest,
-    Body(mut body): Body<Map<String, Value>>,
+    Body(Members(mut body)): Body<Members>,
 ) -> Result<(StatusCode, ScheduleAnswer), Error> {
     READ_ONLY.iter().for_each(|field| drop(body.remove(*field)));
     let body: ScheduleBody = field::parse_document("", Value::Object(body))?;
