@@ -13,7 +13,7 @@ mod run;
 
 pub use abandon::abandon_runs;
 pub use cancel::{Cancelled, cancel_run};
-pub use detail::{RunDetail, find_detail, names_of_workflows};
+pub use detail::{RunDetail, find_detail};
 pub use list::{Filter, list_runs};
 pub(crate) use offered_slots::Taken;
 pub use offered_slots::{OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};

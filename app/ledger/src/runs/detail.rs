@@ -1,6 +1,4 @@
-//! Step 7 of 7: all that is known of one run, and the names of the workflows of a page of runs.
-
-use std::collections::HashMap;
+//! Step 7 of 7: all that is known of one run.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -58,21 +56,4 @@ pub async fn find_detail(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option
     )
     .fetch_optional(db)
     .await
-}
-
-/// Returns the names of these workflows.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn names_of_workflows(db: &mut PgConnection, ids: &[i64]) -> sqlx::Result<HashMap<i64, String>> {
-    let rows = sqlx::query!(
-        r#"
-        -- the names of the workflows of a page of runs
-        SELECT id, name FROM workflows WHERE id = ANY($1)
-        "#,
-        ids,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.name)).collect())
 }

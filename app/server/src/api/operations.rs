@@ -12,4 +12,5 @@ pub mod signing;
 pub mod stats;
 pub mod team_limits;
 pub mod team_secrets;
+pub mod teams;
 pub mod verify;

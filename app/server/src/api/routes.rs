@@ -13,7 +13,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets, verify,
+    allowed_hosts, audit, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets, teams,
+    verify,
 };
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
@@ -124,7 +125,7 @@ macro_rules! routes {
 routes! {
     handlers {
         Caller    Read get    "/api/v1/me"                           me::show_me;
-        Viewer    List get    "/api/v1/teams"                        me::list_teams;
+        Viewer    List get    "/api/v1/teams"                        teams::list_teams;
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;

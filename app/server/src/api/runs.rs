@@ -187,7 +187,7 @@ pub(crate) async fn get_run(
 /// Reads the rest of a run that the caller may see.
 pub(super) async fn read_detail(tx: &mut PgConnection, run: Run) -> Result<RunDetailView, Error> {
     let detail = runs::find_detail(tx, run.id).await?.ok_or_else(Error::not_found)?;
-    let mut names = runs::names_of_workflows(tx, &[run.workflow_id]).await?;
+    let mut names = workflows::names_of_workflows(tx, &[run.workflow_id]).await?;
     let name = names.remove(&run.workflow_id);
     Ok(view_detail(view_run(run, name), detail))
 }
@@ -259,8 +259,8 @@ async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<P
         pages.push(runs::list_runs(&mut tx, &Filter { team_id, ..filter.clone() }).await.map_err(failed_read)?);
     }
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |run: &Run| run.id);
-    let workflows: BTreeSet<i64> = found.rows.iter().map(|run| run.workflow_id).collect();
-    let names = runs::names_of_workflows(&mut tx, &workflows.into_iter().collect::<Vec<_>>()).await;
+    let ids: BTreeSet<i64> = found.rows.iter().map(|run| run.workflow_id).collect();
+    let names = workflows::names_of_workflows(&mut tx, &ids.into_iter().collect::<Vec<_>>()).await;
     let names = names.map_err(failed_read)?;
     tx.commit().await?;
     page::answer_page(

@@ -3,6 +3,8 @@
 //! A pause that is over may not be ended by the watchdog yet, so the lock ends it first. Then no edit, fire or pass of
 //! the watchdog can lose a time that was due since.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::{Revision, WorkflowId};
@@ -156,6 +158,23 @@ async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<boo
     .fetch_optional(tx)
     .await?;
     Ok(locked.is_some())
+}
+
+/// Returns the names of these workflows.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn names_of_workflows(db: &mut PgConnection, ids: &[i64]) -> sqlx::Result<HashMap<i64, String>> {
+    let rows = sqlx::query!(
+        r#"
+        -- the names of the workflows of a page of runs
+        SELECT id, name FROM workflows WHERE id = ANY($1)
+        "#,
+        ids,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.name)).collect())
 }
 
 /// Whether a workflow exists, and belongs to this team if one is given.
