@@ -242,7 +242,7 @@ impl Convergence<'_> {
     }
 
     fn applied(&self, change: Change, wanted: &Desired, revision: Revision) -> Applied {
-        self.publisher.evidence().forget_denials(self.claim.workflow_id);
+        self.publisher.evidence().record_settled(self.claim.workflow_id);
         match wanted {
             Desired::Nothing => {
                 Applied { change, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }

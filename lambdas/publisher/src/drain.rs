@@ -81,6 +81,9 @@ impl Publisher {
                 }
             }
         };
+        if let Ok(drained) = &drained {
+            self.report_refusals(span, drained);
+        }
         match claim::count_remaining(self.pool(), self.low_water().marks()).await {
             Ok(remaining) => {
                 // The number is also set after an error, because operators need it first.
@@ -88,6 +91,18 @@ impl Publisher {
                 drained.map(|Drained { report, ending }| Drained { report: Report { remaining, ..report }, ending })
             }
             Err(error) => drained.and_then(|_| Err(error.into())),
+        }
+    }
+
+    /// Counts a drain like a stopped one if EventBridge refuses all that it is asked: with one or two workflows no drain
+    /// stops, and an operator must know all the same.
+    fn report_refusals(&self, span: &Span, drained: &Drained) {
+        if drained.ending != Ending::Done || !self.evidence().is_refusing(span.now()) {
+            return;
+        }
+        self.metrics().count_stopped_drain();
+        if drained.report.retried > 0 {
+            tracing::error!(workflows = drained.report.retried, "EventBridge refused every workflow that was called");
         }
     }
 

@@ -68,7 +68,7 @@ impl Metrics {
         self.totals().report.remaining = count;
     }
 
-    /// Counts a drain that was stopped.
+    /// Counts a drain that was stopped, or that ended while EventBridge refused every workflow.
     pub(crate) fn count_stopped_drain(&self) {
         self.totals().stops += 1;
     }

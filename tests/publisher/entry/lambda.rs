@@ -41,6 +41,11 @@ impl Runtime {
         let runtime = Runtime { invocations, answers, left: Mutex::new(ENDLESS) };
         (Arc::new(runtime), (invoke, answered))
     }
+
+    /// From now on each invocation has this long until its deadline.
+    pub(crate) fn end_after(&self, left: TimeDelta) {
+        *self.left.lock().unwrap() = left;
+    }
 }
 
 async fn next(State(runtime): State<Arc<Runtime>>) -> Response {
@@ -87,11 +92,11 @@ async fn each_invocation_drains_and_returns_its_report() {
 
     // An invocation with little time left claims nothing and reports its metrics. The next one publishes.
     world.create("0 10 * * *", "UTC").await;
-    *runtime.left.lock().unwrap() = TimeDelta::milliseconds(9_900);
+    runtime.end_after(TimeDelta::milliseconds(9_900));
     invoke.send(json!({})).unwrap();
     let late = answer(&mut answered).await;
     assert_eq!((&late.1["created"], &late.1["remaining"]), (&json!(0), &json!(1)));
-    *runtime.left.lock().unwrap() = ENDLESS;
+    runtime.end_after(ENDLESS);
     invoke.send(json!({})).unwrap();
     assert_eq!(answer(&mut answered).await.1["created"], json!(1));
 

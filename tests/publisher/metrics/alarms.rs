@@ -1,5 +1,6 @@
 //! The metrics for the alarms: each condition appears in the line that CloudWatch reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -20,15 +21,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 struct Ticker {
     _lambda: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    runtime: Arc<Runtime>,
     invoker: Invoker,
 }
 
 impl Ticker {
     async fn start(world: &World) -> Ticker {
         let (runtime, invoker) = Runtime::new();
-        let mut lambda = world.lambda(&serve(runtime).await);
+        let mut lambda = world.lambda(&serve(runtime.clone()).await);
         let lines = BufReader::new(lambda.stdout.take().unwrap()).lines();
-        Ticker { _lambda: lambda, lines, invoker }
+        Ticker { _lambda: lambda, lines, runtime, invoker }
     }
 
     /// Invokes a tick; returns the answer and the metrics.
@@ -97,6 +99,27 @@ async fn a_stopped_drain_is_a_figure() {
     let mut ticker = Ticker::start(&world).await;
     let (_, line) = ticker.tick().await;
     assert_eq!((&line["DrainsStopped"], &line["failed"]), (&json!(1), &json!(0)), "{line}");
+}
+
+/// The first deployment has one workflow and a wrong policy. While its backoff grows, ticks make no call and still count,
+/// because the alarm needs two minutes in a row. A success ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_refused_workflow_is_a_figure() {
+    let (metric, threshold) = alarm("drains-stopped");
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.always(&name(workflow), Some(DENIED));
+    let mut ticker = Ticker::start(&world).await;
+    // Enough to claim, too little to wait for many retries.
+    ticker.runtime.end_after(TimeDelta::seconds(12));
+    for _ in 0..3 {
+        let (_, line) = ticker.tick().await;
+        assert!(figure(&line, metric) >= threshold && line["failed"] == json!(0), "{line}");
+    }
+    world.front.always(&name(workflow), None);
+    world.skip(MINUTE * 15).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!((&line[metric], &line["created"]), (&json!(0), &json!(1)), "{line}");
 }
 
 /// A publisher of another database with the same environment and group writes no schedule, and its metric raises an

@@ -74,7 +74,7 @@ impl Convergence<'_> {
     }
 
     fn give_up(&self, fault: Fault) -> Outcome {
-        self.publisher.evidence().forget_denials(self.claim.workflow_id);
+        self.publisher.evidence().record_settled(self.claim.workflow_id);
         Outcome::Failed { message: fault.message, effect: fault.effect }
     }
 

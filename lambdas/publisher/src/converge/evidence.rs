@@ -6,6 +6,9 @@
 //! refused without a success between them stop the drain. A workflow that is denied, while calls of the same operation
 //! succeed for others, fails permanently.
 //!
+//! Fewer than three refused workflows stop no drain, because the next call could succeed. But as long as none does, each
+//! drain reports that EventBridge refuses, so that an environment with one workflow raises the same alarm.
+//!
 //! The first success after an outage ends it for all workflows: none of them waits for the end of its backoff any more.
 
 use std::collections::{HashMap, HashSet};
@@ -40,6 +43,8 @@ struct Seen {
     /// What EventBridge refused to three workflows, without a success since.
     met_all_workflows: HashSet<Matter>,
     denials: HashMap<WorkflowId, Denial>,
+    /// What EventBridge refused last to each workflow, until a call proves it allowed or the workflow is settled.
+    refused: HashMap<WorkflowId, (Matter, Instant)>,
     /// Workflows that were refused or not answered since the last success.
     failed_since_success: HashSet<WorkflowId>,
     is_over: bool,
@@ -109,13 +114,30 @@ impl Evidence {
         let is_unproved = |matter: &Matter| matches!(matter, Matter::Operation(other) if *other != operation);
         seen.refused_since_success.retain(|matter, _| is_unproved(matter));
         seen.met_all_workflows.retain(is_unproved);
+        seen.refused.retain(|_, (matter, _)| is_unproved(matter));
         seen.is_over |= seen.failed_since_success.len() >= OUTAGE_WORKFLOWS;
         seen.failed_since_success.clear();
     }
 
-    /// Records that a workflow was settled, so that its earlier denials say nothing any more.
+    /// Records that a workflow failed for another reason, so that its earlier denials say nothing any more.
     pub(crate) fn forget_denials(&self, workflow: WorkflowId) {
         self.seen().denials.remove(&workflow);
+    }
+
+    /// Records that a workflow was settled, so that its earlier refusals say nothing any more.
+    pub(crate) fn record_settled(&self, workflow: WorkflowId) {
+        let mut seen = self.seen();
+        seen.denials.remove(&workflow);
+        seen.refused.remove(&workflow);
+    }
+
+    /// Returns whether the environment refuses, as far as is known: it refused a workflow, and no call has succeeded
+    /// since.
+    pub(crate) fn is_refusing(&self, now: Instant) -> bool {
+        let mut seen = self.seen();
+        // A workflow that was discarded or deleted is neither called nor settled.
+        seen.refused.retain(|_, (_, on)| now.saturating_duration_since(*on) < FORGOTTEN);
+        !seen.refused.is_empty()
     }
 
     /// Records that EventBridge gave a workflow no answer, or failed.
@@ -142,6 +164,7 @@ impl Evidence {
             && seen.is_single_denial(workflow, operation, event, now)
         {
             seen.denials.remove(&workflow);
+            seen.refused.remove(&workflow);
             return Blame::Workflow;
         }
         let matter = match what {
@@ -150,6 +173,9 @@ impl Evidence {
             Refused::Strange(status) => Matter::Strange(status),
         };
         seen.failed_since_success.insert(workflow);
+        if !matches!(matter, Matter::Strange(_)) {
+            seen.refused.insert(workflow, (matter, now));
+        }
         let refused = seen.refused_since_success.entry(matter).or_default();
         refused.insert(workflow);
         if refused.len() >= OUTAGE_WORKFLOWS {
@@ -251,7 +277,7 @@ mod tests {
         denied(&evidence, 2);
         succeeded(&evidence, CREATE);
         assert_eq!(denied(&evidence, 1), Blame::Environment);
-        evidence.forget_denials(WorkflowId(2));
+        evidence.record_settled(WorkflowId(2));
         assert_eq!(denied(&evidence, 1), Blame::Workflow, "the other one came to an end");
     }
 
@@ -263,6 +289,26 @@ mod tests {
         denied(2, now + FORGOTTEN);
         succeeded(&evidence, CREATE);
         assert_eq!(denied(2, now + FORGOTTEN), Blame::Workflow);
+    }
+
+    /// One refused workflow is enough. It ends with a success of the same operation, when the workflow is settled, or when
+    /// nobody calls it any more.
+    #[test]
+    fn one_refused_workflow_is_known_until_a_success() {
+        let (evidence, now) = (Evidence::default(), Instant::now());
+        assert!(!evidence.is_refusing(now));
+        denied(&evidence, 1);
+        succeeded(&evidence, Operation::Delete);
+        assert!(evidence.is_refusing(now), "a delete proves nothing about creates");
+        succeeded(&evidence, CREATE);
+        assert!(!evidence.is_refusing(now));
+        evidence.record_refusal(WorkflowId(1), Refused::Otherwise, now);
+        evidence.record_settled(WorkflowId(1));
+        assert!(!evidence.is_refusing(now));
+        evidence.record_refusal(WorkflowId(1), Refused::Strange(418), now);
+        assert!(!evidence.is_refusing(now), "one strange answer blames its workflow");
+        evidence.record_refusal(WorkflowId(1), Refused::Role(CREATE), now);
+        assert!(evidence.is_refusing(now) && !evidence.is_refusing(now + FORGOTTEN));
     }
 
     /// Only an outage of three workflows counts. One that ends less than a minute after another one is reported later.

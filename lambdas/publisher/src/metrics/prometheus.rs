@@ -73,7 +73,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         ("unchanged", "Workflows whose schedule was already as required", report.unchanged),
         ("retried", "Workflows backed off", report.retried),
         ("failed", "Workflows that failed permanently, until their next edit", report.failed),
-        ("drains_stopped", "Drains stopped because EventBridge refused every workflow", totals.stops),
+        ("drains_stopped", "Drains in which EventBridge refused every workflow", totals.stops),
         ("sweep_listed", "Schedules listed by finished sweeps", totals.sweep_listed),
         ("sweep_read", "Schedules read in full by finished sweeps", totals.sweep_read),
     ] {
