@@ -23,6 +23,7 @@ mod patches;
 mod people;
 mod previews;
 mod repeats;
+mod results;
 mod run_details;
 mod schedules;
 mod secrets;

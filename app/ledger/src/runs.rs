@@ -9,6 +9,7 @@ mod cancel;
 mod detail;
 mod list;
 mod offered_slots;
+mod results;
 mod run;
 
 pub use abandon::abandon_runs;
@@ -17,5 +18,6 @@ pub use detail::{RunDetail, find_detail};
 pub use list::{Filter, list_runs};
 pub(crate) use offered_slots::Taken;
 pub use offered_slots::{OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};
+pub use results::{Results, RunResult, WeekOfRuns, read_results};
 pub use run::{New, Run, RunState, accept_run, find_run};
 pub use workflows::trigger::Trigger;

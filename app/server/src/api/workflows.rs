@@ -4,6 +4,7 @@ pub mod edit;
 pub mod previews;
 mod quota;
 mod reach;
+pub mod results;
 pub mod schedules;
 pub mod verbs;
 pub mod view;
@@ -15,6 +16,7 @@ use access::rights::Scope;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use db::PgConnection;
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,6 +39,7 @@ use super::request::team::{missing_team, teams_of_list};
 use crate::App;
 use edit::{LockedEdit, answer, parse_wait, read_when_applied, seal_new_action};
 use quota::check_quota;
+use results::{ResultParams, read_requested, results_of};
 use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
 
 /// Filters of a list of workflows.
@@ -58,6 +61,8 @@ pub struct ListParams {
     q: Option<String>,
     /// `true`: only workflows whose upcoming times the last change of the zone data changed.
     timezone_changed: Option<bool>,
+    /// `true`: each workflow with what became of its last runs.
+    results: Option<bool>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
     /// `next_cursor` of the previous page.
@@ -141,19 +146,23 @@ fn team_of_new(caller: Caller, requested: Option<i64>) -> Result<(Caller, i64), 
 }
 
 /// Read a workflow.
-#[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path)),
+#[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path), ResultParams),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn get_workflow(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
+    Params(params): Params<ResultParams>,
 ) -> Result<WorkflowAnswer, Error> {
-    let mut connection = app.pools.reads.acquire().await?;
-    let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?;
+    let now = app.clock.now();
+    let mut tx = begin_read(&app).await?;
+    let found = workflows::find_workflow(&mut tx, id, caller.team_id).await?;
     let (workflow, sync) = found.ok_or_else(Error::not_found)?;
-    let read = (workflow, sync_for(&caller, sync));
-    Ok(WorkflowAnswer(view_workflow(read, audience_of(&caller), app.clock.now())))
+    let results = read_requested(&mut tx, params.results, &[id.0], now).await?;
+    tx.commit().await?;
+    let view = view_workflow((workflow, sync_for(&caller, sync)), audience_of(&caller), now);
+    Ok(WorkflowAnswer(view.with_results(results.get(&id.0))))
 }
 
 /// List workflows, in the order of their ids.
@@ -165,19 +174,23 @@ pub(crate) async fn list_workflows(
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<PageAnswer, Error> {
-    let found = read_page(&app, &caller, params, false).await?;
-    let now = app.clock.now();
+    let (now, requested) = (app.clock.now(), params.results);
+    let mut tx = begin_read(&app).await?;
+    let found = read_page(&mut tx, &caller, params, false).await?;
+    let results = results_of(&mut tx, requested, &found.rows, now).await?;
+    tx.commit().await?;
     let view = move |listed: ListedWorkflow| {
         // A list of several teams has an audience for each of them.
         let audience = audience_in(&caller, listed.workflow.team_id);
-        view::view_listed(listed, audience, now)
+        let results = results.get(&listed.workflow.id.0);
+        view::view_listed(listed, results, audience, now)
     };
     page::answer_page(found, |listed| listed.workflow.id, view).await
 }
 
 /// Reads the workflows of one page.
 async fn read_page(
-    app: &App,
+    db: &mut PgConnection,
     caller: &Caller,
     params: ListParams,
     scheduled: bool,
@@ -196,13 +209,11 @@ async fn read_page(
         after: page::parse_cursor(params.cursor.as_deref())?,
         limit,
     };
-    let mut tx = begin_read(app).await?;
     let mut pages = Vec::with_capacity(teams.len());
     for team_id in teams {
         let filter = Filter { team_id, ..filter.clone() };
-        pages.push(workflows::list_workflows(&mut tx, &filter).await.map_err(failed_read)?);
+        pages.push(workflows::list_workflows(db, &filter).await.map_err(failed_read)?);
     }
-    tx.commit().await?;
     let KeysetPage { rows, next } = KeysetPage::merge(pages, limit, KeyOrder::Ascending, |listed| listed.workflow.id.0);
     let shown = |listed: ListedWorkflow| ListedWorkflow { sync: sync_for(caller, listed.sync), ..listed };
     Ok(KeysetPage { rows: rows.into_iter().map(shown).collect(), next: next.map(WorkflowId) })

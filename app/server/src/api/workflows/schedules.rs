@@ -19,6 +19,7 @@ use workflows::reasons::{self, ReasonCode};
 use workflows::{ListedWorkflow, Sync, Workflow, find_workflow};
 
 use super::edit::LockedEdit;
+use super::results::{ResultsView, results_of};
 use super::view::sync_for;
 use super::{ListParams, read_page};
 use crate::App;
@@ -26,6 +27,7 @@ use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, EditRequest, Id, Members, Params, Patch, WriteParams};
 use crate::api::request::page::{self, Page, PageAnswer};
+use crate::api::request::read::begin_read;
 
 /// A schedule.
 #[derive(Serialize, ToSchema)]
@@ -61,11 +63,13 @@ pub struct ScheduleView {
     sync: Sync,
     /// The next time that it will run.
     next_fire_at: Option<DateTime<Utc>>,
+    /// What became of the last runs; only in lists, and null unless the request has `results=true`.
+    results: Option<ResultsView>,
     updated_on: DateTime<Utc>,
 }
 
 /// What a client may send back in a PUT as it has read it, and what changes nothing (AIP-203).
-const READ_ONLY: [&str; 13] = [
+const READ_ONLY: [&str; 14] = [
     "workflow_id",
     "team_id",
     "name",
@@ -78,6 +82,7 @@ const READ_ONLY: [&str; 13] = [
     "revision",
     "sync",
     "next_fire_at",
+    "results",
     "updated_on",
 ];
 
@@ -99,10 +104,16 @@ pub(crate) async fn list_schedules(
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<PageAnswer, Error> {
-    let found = read_page(&app, &caller, params, true).await?;
-    let now = app.clock.now();
-    // Each has a cron, because the list has no others.
-    let view = move |listed: ListedWorkflow| ScheduleView::of((listed.workflow, listed.sync), now);
+    let (now, requested) = (app.clock.now(), params.results);
+    let mut tx = begin_read(&app).await?;
+    let found = read_page(&mut tx, &caller, params, true).await?;
+    let results = results_of(&mut tx, requested, &found.rows, now).await?;
+    tx.commit().await?;
+    let view = move |listed: ListedWorkflow| {
+        let results = results.get(&listed.workflow.id.0).map(ResultsView::from);
+        // Each has a cron, because the list has no others.
+        ScheduleView::of((listed.workflow, listed.sync), now).map(|view| ScheduleView { results, ..view })
+    };
     page::answer_page(found, |listed| listed.workflow.id, view).await
 }
 
@@ -219,6 +230,7 @@ impl ScheduleView {
             revision: workflow.revision.0,
             sync,
             next_fire_at,
+            results: None,
             updated_on: workflow.updated_on,
         })
     }

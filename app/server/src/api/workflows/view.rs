@@ -5,6 +5,7 @@ use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use ledger::runs::Results;
 use schedule::WorkflowId;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -16,7 +17,9 @@ use workflows::definition::redaction::{self, Audience};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{ListedWorkflow, State, Sync, Workflow};
 
+use super::results::ResultsView;
 use crate::api::request::auth::Caller;
+
 use crate::api::request::page::raw_json;
 
 /// A workflow.
@@ -70,6 +73,8 @@ pub struct WorkflowView {
     sync: Sync,
     /// The next time that it will run by its schedule.
     next_fire_at: Option<DateTime<Utc>>,
+    /// What became of its last runs; null unless the request has `results=true`.
+    results: Option<ResultsView>,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
 }
@@ -80,6 +85,14 @@ pub struct WorkflowView {
 enum InputsView {
     Values(Map<String, Value>),
     Text(Box<RawValue>),
+}
+
+impl WorkflowView {
+    /// Adds what became of the last runs.
+    #[must_use]
+    pub(super) fn with_results(self, results: Option<&Results>) -> Self {
+        Self { results: results.map(ResultsView::from), ..self }
+    }
 }
 
 /// A workflow with its ETag.
@@ -138,6 +151,7 @@ pub fn view_workflow((mut workflow, sync): (Workflow, Sync), audience: Audience,
         revision: workflow.revision.0,
         sync,
         next_fire_at,
+        results: None,
         created_on: workflow.created_on,
         updated_on: workflow.updated_on,
     }
@@ -145,12 +159,17 @@ pub fn view_workflow((mut workflow, sync): (Workflow, Sync), audience: Audience,
 
 /// The view of a workflow in a list at `now`.
 #[must_use]
-pub(super) fn view_listed(listed: ListedWorkflow, audience: Audience, now: DateTime<Utc>) -> WorkflowView {
+pub(super) fn view_listed(
+    listed: ListedWorkflow,
+    results: Option<&Results>,
+    audience: Audience,
+    now: DateTime<Utc>,
+) -> WorkflowView {
     let ListedWorkflow { workflow, sync, starting_inputs, starting_inputs_bytes, action_bytes } = listed;
     WorkflowView {
         action_bytes,
         starting_inputs: starting_inputs.map(redaction::redact_text).and_then(raw_json).map(InputsView::Text),
         starting_inputs_bytes,
-        ..view_workflow((workflow, sync), audience, now)
+        ..view_workflow((workflow, sync), audience, now).with_results(results)
     }
 }

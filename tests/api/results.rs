@@ -1,0 +1,108 @@
+//! What became of the last runs is in the answer with the workflows: a page needs one request.
+
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{Api, CountingWay, Story};
+use tokio::net::TcpListener;
+
+async fn fire(s: &Story, workflow: WorkflowId) {
+    s.editor().post(&format!("/api/v1/schedules/{workflow}:fire"), &json!({})).await.expect(202);
+    s.runs_end().await;
+}
+
+async fn results(api: &Api, workflow: WorkflowId) -> Value {
+    let listed = api.get("/api/v1/workflows?results=true").await.expect(200).json;
+    let found = listed["items"].as_array().unwrap().iter().find(|item| item["id"] == json!(workflow.0)).unwrap();
+    let one = api.get(&format!("/api/v1/workflows/{workflow}?results=true")).await.expect(200).json;
+    assert_eq!(found["results"], one["results"], "one workflow says the same as a list");
+    found["results"].clone()
+}
+
+#[tokio::test]
+async fn a_list_says_what_became_of_the_last_runs() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let workflow = s.create_with(json!({"name": "payroll", "overlap_policy": "concurrent"})).await;
+    let none = s.create_with(json!({"name": "none"})).await;
+    let nothing =
+        json!({"last_run": null, "recent": [], "week": {"runs": 0, "success_rate": null, "p95_duration_ms": null}});
+    assert_eq!(results(&s.editor(), none).await, nothing);
+
+    // Long before the week, and within it.
+    fire(&s, workflow).await;
+    s.now_is("2026-03-20T08:30:00Z").await;
+    for _ in 0..2 {
+        fire(&s, workflow).await;
+    }
+    s.editor()
+        .patch(&format!("/api/v1/workflows/{workflow}"), &json!({"action": nowhere, "max_attempts": 1}))
+        .await
+        .expect(200);
+    fire(&s, workflow).await;
+    let read = results(&s.editor(), workflow).await;
+    let states: Vec<&Value> = read["recent"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
+    assert_eq!(states, ["failed", "succeeded", "succeeded", "succeeded"], "the newest first, of any age: {read}");
+    assert_eq!(read["week"]["runs"], 3, "{read}");
+    assert!((read["week"]["success_rate"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9, "{read}");
+    assert!(read["week"]["p95_duration_ms"].is_i64(), "{read}");
+    let last = &read["last_run"];
+    assert_eq!((&last["id"], &last["state"]), (&read["recent"][0]["id"], &json!("failed")));
+    assert!(last["error"].as_str().is_some_and(|error| !error.is_empty()), "{last}");
+    let schedule = json!({"cron_schedule": "0 9 1 1 *", "timezone": "UTC"});
+    s.editor().patch(&format!("/api/v1/workflows/{workflow}"), &schedule).await.expect(200);
+    let schedules = s.editor().get("/api/v1/schedules?results=true").await.expect(200).json;
+    assert_eq!(schedules["items"][0]["results"], read, "a list of schedules says it, too");
+    for list in ["/api/v1/workflows", "/api/v1/schedules"] {
+        assert_eq!(s.editor().get(list).await.expect(200).json["items"][0]["results"], Value::Null, "only on request");
+    }
+    s.end_early().await;
+}
+
+/// A run that has not ended is the last run, and no result yet. Of many results, the last 20 are shown.
+#[tokio::test]
+async fn a_live_run_is_the_last_run() {
+    let s = Story::with_app(|config| config.executor_slots = 0).await;
+    let workflow = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
+    let path = format!("/api/v1/schedules/{workflow}:fire");
+    let mut runs = Vec::new();
+    for _ in 0..23 {
+        runs.push(s.editor().post(&path, &json!({})).await.expect(202).json["run_id"].clone());
+    }
+    for run in &runs[..22] {
+        s.editor().post_empty(&format!("/api/v1/runs/{}:cancel", run.as_str().unwrap())).await.expect(200);
+    }
+    let read = results(&s.editor(), workflow).await;
+    assert_eq!((&read["last_run"]["id"], &read["last_run"]["finished_on"]), (&runs[22], &Value::Null));
+    let recent: Vec<&Value> = read["recent"].as_array().unwrap().iter().map(|run| &run["id"]).collect();
+    assert_eq!(recent, runs[2..22].iter().rev().collect::<Vec<_>>());
+    assert_eq!((&read["week"]["runs"], &read["week"]["success_rate"]), (&json!(22), &json!(0.0)));
+    s.execute("UPDATE runs SET state = 'cancelled', finished_on = cronbox_now() WHERE state = 'accepted'").await;
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// A page of 200 workflows executes as many statements as a page of one.
+#[tokio::test]
+async fn a_page_of_results_has_a_constant_number_of_statements() {
+    let mut s = Story::at("2026-03-02T08:30:00Z").await;
+    let first = s.create_with(json!({})).await;
+    fire(&s, first).await;
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+         SELECT team_id, 'copy ' || nth, action, now(), now() FROM workflows, generate_series(2, 200) AS nth",
+    )
+    .await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let base = s.another_url_at(way.dsn(&s.dsn())).await;
+    let api = Api::new(&base, &s.keys.editor);
+    api.get("/api/v1/workflows?limit=1&results=true").await.expect(200);
+    way.take_rows();
+    let page = api.get("/api/v1/workflows?results=true&limit=200").await.expect(200).json;
+    assert_eq!(page["items"].as_array().unwrap().len(), 200);
+    let executed = way.take_rows();
+    // Jobs of the app execute statements, too, but not one for each workflow.
+    assert!(executed.values().all(|rows| rows.statements < 20), "{executed:?}");
+    assert!(executed.keys().any(|label| label.contains("ended runs of many workflows")), "{executed:?}");
+    s.end_early().await;
+}
