@@ -17,6 +17,7 @@ mod key_rotation;
 mod limits;
 mod lists;
 mod me;
+mod occurrences;
 mod openapi;
 mod outbox;
 mod patches;

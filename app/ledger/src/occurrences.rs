@@ -1,6 +1,7 @@
 //! Step 7 of 7: the ledger. An occurrence is a due time of a schedule with its one decision.
 
 pub mod list;
+pub mod of_all;
 pub mod span;
 
 use chrono::{DateTime, Utc};

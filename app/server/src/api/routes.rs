@@ -17,7 +17,7 @@ use super::operations::{
     verify,
 };
 use super::request::limits::{self, Load};
-use super::runs::{self, backfills, invoke, manual};
+use super::runs::{self, backfills, invoke, manual, occurrences};
 use super::workflows::{self, previews, schedules, verbs};
 use crate::App;
 
@@ -152,7 +152,8 @@ routes! {
         Editor    Edit delete "/api/v1/schedules/{id}"               schedules::delete_schedule;
         Viewer    Read get    "/api/v1/schedules/{id}/next"          previews::list_next_times;
         Viewer    List get    "/api/v1/schedules/{id}/runs"          runs::list_schedule_runs;
-        Viewer    List get    "/api/v1/schedules/{id}/occurrences"   runs::list_occurrences;
+        Viewer    List get    "/api/v1/schedules/{id}/occurrences"   occurrences::list_occurrences;
+        Viewer    List get    "/api/v1/occurrences"                  occurrences::list_all_occurrences;
         Viewer    List get    "/api/v1/runs"                         runs::list_runs;
         Viewer    Read get    "/api/v1/runs/{id}"                    runs::get_run;
         Viewer    List get    "/api/v1/backfills"                    backfills::list_backfills;

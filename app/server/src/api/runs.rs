@@ -3,6 +3,7 @@
 pub mod backfills;
 pub mod invoke;
 pub mod manual;
+pub mod occurrences;
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,6 @@ use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use ledger::occurrences::list::{self as occurrence_list, list_occurrences as read_occurrences};
-use ledger::occurrences::{Decision, Occurrence};
 use ledger::runs::{self, Filter, Run, RunDetail, RunState, Trigger};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
@@ -94,23 +93,6 @@ pub struct RunDetailView {
     late_result: Option<Value>,
 }
 
-/// An occurrence.
-#[derive(Serialize, ToSchema)]
-pub struct OccurrenceView {
-    id: Uuid,
-    workflow_id: i64,
-    scheduled_time: DateTime<Utc>,
-    decision: Decision,
-    /// Why it was decided so, in a sentence. Do not parse it: read `reason_code`.
-    reason: Option<String>,
-    /// Why it was decided so. With `paused`, `reason` is the text of the person who paused the workflow.
-    reason_code: Option<ReasonCode>,
-    revision: Option<i64>,
-    run_id: Option<Uuid>,
-    lateness_s: i64,
-    decided_on: DateTime<Utc>,
-}
-
 /// Filters of a list of runs.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -131,24 +113,6 @@ pub struct RunParams {
     /// Accepted at or after this time, to the millisecond.
     from: Option<DateTime<Utc>>,
     /// Accepted before this time, to the millisecond.
-    to: Option<DateTime<Utc>>,
-    /// Items on a page, 1 to 200.
-    limit: Option<i64>,
-    /// `next_cursor` of the previous page.
-    cursor: Option<String>,
-}
-
-/// Filters of a list of occurrences.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct OccurrenceParams {
-    /// Only occurrences with this decision.
-    #[param(inline)]
-    decision: Option<Decision>,
-    /// Due at or after this time.
-    from: Option<DateTime<Utc>>,
-    /// Due before this time.
     to: Option<DateTime<Utc>>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
@@ -207,36 +171,6 @@ pub(crate) async fn list_schedule_runs(
         return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
     page_of_runs(&app, &caller, RunParams { workflow_id: Some(id.0), ..params }).await
-}
-
-/// List the occurrences of a schedule, the newest first: one decision for every due time.
-#[utoipa::path(get, path = "/api/v1/schedules/{id}/occurrences", tag = "schedules",
-    params(("id" = i64, Path), OccurrenceParams),
-    responses((status = 200, body = Page<OccurrenceView>),
-              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list_occurrences(
-    State(app): State<App>,
-    Viewer(caller): Viewer,
-    Id(id): Id<WorkflowId>,
-    Params(params): Params<OccurrenceParams>,
-) -> Result<PageAnswer, Error> {
-    check_visible(&app, id, caller.team_id).await?;
-    let (from, to) = parse_bounds(params.from, params.to)?;
-    let (low, high) = (from.unwrap_or(occurrence_list::FIRST), to.unwrap_or(occurrence_list::AFTER_LAST));
-    let filter = occurrence_list::Filter {
-        workflow_id: id,
-        decision: params.decision,
-        from,
-        to,
-        before: page::parse_cursor_within(params.cursor.as_deref(), Some(low), Some(high))?,
-        limit: page::parse_limit(params.limit)?,
-        now: app.clock.now(),
-    };
-    let mut tx = begin_read(&app).await?;
-    let KeysetPage { rows, next } = read_occurrences(&mut tx, &filter).await.map_err(failed_read)?;
-    tx.commit().await?;
-    let found = KeysetPage { rows, next: next.map(|time| time.to_rfc3339()) };
-    page::answer_page(found, |occurrence| occurrence.scheduled_time.to_rfc3339(), OccurrenceView::from).await
 }
 
 async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<PageAnswer, Error> {
@@ -328,25 +262,5 @@ fn view_detail(run: RunView, mut detail: RunDetail) -> RunDetailView {
         cancel_reason,
         locked_by: detail.locked_by,
         late_result: detail.late_result,
-    }
-}
-
-impl From<Occurrence> for OccurrenceView {
-    fn from(occurrence: Occurrence) -> Self {
-        let is_paused = occurrence.decision == Decision::SkippedPaused;
-        let may_be = |code: ReasonCode| !is_paused || code.is_of_a_pause();
-        let (reason, reason_code) = reasons::as_answered(occurrence.reason, may_be);
-        Self {
-            id: occurrence.id,
-            workflow_id: occurrence.workflow_id,
-            scheduled_time: occurrence.scheduled_time,
-            decision: occurrence.decision,
-            reason,
-            reason_code: reason_code.or(is_paused.then_some(ReasonCode::Paused)),
-            revision: occurrence.revision,
-            run_id: occurrence.run_id,
-            lateness_s: occurrence.lateness_s,
-            decided_on: occurrence.decided_on,
-        }
     }
 }

@@ -1,0 +1,196 @@
+//! Step 7 of 7: the API that reads occurrences, of one schedule or of all: one decision for every due time.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger::occurrences::list::{self, AFTER_LAST, FIRST};
+use ledger::occurrences::of_all::{self, Key, list_of_all};
+use ledger::occurrences::{Decision, Occurrence};
+use schedule::WorkflowId;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+use workflows::definition::field::FieldError;
+use workflows::keyset::{KeyOrder, KeysetPage};
+use workflows::reasons::{self, ReasonCode};
+
+use super::{check_visible, parse_bounds};
+use crate::App;
+use crate::api::request::auth::Viewer;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Id, Params};
+use crate::api::request::page::{self, Page, PageAnswer};
+use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::team::teams_of_list;
+
+/// The span of a list with ordinary fires, if the request has no `from`.
+const USUAL_SPAN: TimeDelta = TimeDelta::hours(24);
+/// The longest span of such a list: it reads all decisions of the span.
+const LONGEST_SPAN: TimeDelta = TimeDelta::days(7);
+/// A fire may be decided a little before its time, by the clock of another machine.
+const AHEAD: TimeDelta = TimeDelta::minutes(5);
+
+/// An occurrence.
+#[derive(Serialize, ToSchema)]
+pub struct OccurrenceView {
+    id: Uuid,
+    workflow_id: i64,
+    scheduled_time: DateTime<Utc>,
+    decision: Decision,
+    /// Why it was decided so, in a sentence. Do not parse it: read `reason_code`.
+    reason: Option<String>,
+    /// Why it was decided so. With `paused`, `reason` is the text of the person who paused the workflow.
+    reason_code: Option<ReasonCode>,
+    revision: Option<i64>,
+    run_id: Option<Uuid>,
+    lateness_s: i64,
+    decided_on: DateTime<Utc>,
+}
+
+/// An occurrence in a list of all schedules.
+#[derive(Serialize, ToSchema)]
+pub struct NamedOccurrenceView {
+    #[serde(flatten)]
+    occurrence: OccurrenceView,
+    /// The name of the workflow; null if it was deleted.
+    workflow_name: Option<String>,
+}
+
+/// Filters of a list of occurrences.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OccurrenceParams {
+    /// Only occurrences with this decision.
+    #[param(inline)]
+    decision: Option<Decision>,
+    /// Due at or after this time.
+    from: Option<DateTime<Utc>>,
+    /// Due before this time.
+    to: Option<DateTime<Utc>>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// Filters of a list of the occurrences of all schedules.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AllOccurrenceParams {
+    /// Only occurrences of this team; for admins and persons of several teams.
+    team_id: Option<i64>,
+    /// Only occurrences with one of these decisions; repeat it for each. Without it, or with `fired`, the list has a span of
+    /// 7 days at most.
+    #[param(inline)]
+    #[serde(default)]
+    decision: Vec<Decision>,
+    /// Due at or after this time. Absent: no limit; with `fired` the last 24 hours.
+    from: Option<DateTime<Utc>>,
+    /// Due before this time.
+    to: Option<DateTime<Utc>>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// List the occurrences of a schedule, the newest first: one decision for every due time.
+#[utoipa::path(get, path = "/api/v1/schedules/{id}/occurrences", tag = "schedules",
+    params(("id" = i64, Path), OccurrenceParams),
+    responses((status = 200, body = Page<OccurrenceView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list_occurrences(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+    Params(params): Params<OccurrenceParams>,
+) -> Result<PageAnswer, Error> {
+    check_visible(&app, id, caller.team_id).await?;
+    let (from, to) = parse_bounds(params.from, params.to)?;
+    let (low, high) = (from.unwrap_or(FIRST), to.unwrap_or(AFTER_LAST));
+    let filter = list::Filter {
+        workflow_id: id,
+        decision: params.decision,
+        from,
+        to,
+        before: page::parse_cursor_within(params.cursor.as_deref(), Some(low), Some(high))?,
+        limit: page::parse_limit(params.limit)?,
+        now: app.clock.now(),
+    };
+    let mut tx = begin_read(&app).await?;
+    let KeysetPage { rows, next } = list::list_occurrences(&mut tx, &filter).await.map_err(failed_read)?;
+    tx.commit().await?;
+    let found = KeysetPage { rows, next: next.map(|time| time.to_rfc3339()) };
+    page::answer_page(found, |occurrence| occurrence.scheduled_time.to_rfc3339(), OccurrenceView::from).await
+}
+
+/// List the occurrences of all schedules, the latest due times first: what was missed, skipped or caught up.
+#[utoipa::path(get, path = "/api/v1/occurrences", tag = "runs", params(AllOccurrenceParams),
+    responses((status = 200, body = Page<NamedOccurrenceView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list_all_occurrences(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<AllOccurrenceParams>,
+) -> Result<PageAnswer, Error> {
+    let teams = teams_of_list(&caller, params.team_id)?;
+    let filter = filter_of(params, app.clock.now())?;
+    let mut tx = begin_read(&app).await?;
+    let mut pages = Vec::with_capacity(teams.len());
+    for team_id in teams {
+        let filter = of_all::Filter { team_id, ..filter.clone() };
+        pages.push(list_of_all(&mut tx, &filter).await.map_err(failed_read)?);
+    }
+    let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, Key::of);
+    let ids: BTreeSet<i64> = found.rows.iter().map(|occurrence| occurrence.workflow_id).collect();
+    let names = workflows::names_of_workflows(&mut tx, &ids.into_iter().collect::<Vec<_>>()).await;
+    let names = names.map_err(failed_read)?;
+    tx.commit().await?;
+    let view = move |occurrence: Occurrence| NamedOccurrenceView {
+        workflow_name: names.get(&occurrence.workflow_id).cloned(),
+        occurrence: occurrence.into(),
+    };
+    page::answer_page(found, Key::of, view).await
+}
+
+/// The filter of a request; a list with ordinary fires has a bounded span.
+fn filter_of(params: AllOccurrenceParams, now: DateTime<Utc>) -> Result<of_all::Filter, Error> {
+    let (from, to) = parse_bounds(params.from, params.to)?;
+    let after = page::parse_cursor_within(params.cursor.as_deref(), from.map(Key::first_at), to.map(Key::first_at))?;
+    let has_fires = params.decision.is_empty() || params.decision.contains(&Decision::Fired);
+    let high = to.unwrap_or(AFTER_LAST).min(now + AHEAD);
+    let low = match from {
+        Some(from) if has_fires && high - from > LONGEST_SPAN => {
+            let detail = "from must be at most 7 days before to, unless decision names only others than fired";
+            return Err(FieldError::invalid("from", detail).into());
+        }
+        Some(from) => from,
+        None if has_fires => high - USUAL_SPAN,
+        None => FIRST,
+    };
+    let limit = page::parse_limit(params.limit)?;
+    Ok(of_all::Filter { team_id: None, decisions: params.decision, from: low, to: high, after, limit })
+}
+
+impl From<Occurrence> for OccurrenceView {
+    fn from(occurrence: Occurrence) -> Self {
+        let is_paused = occurrence.decision == Decision::SkippedPaused;
+        let may_be = |code: ReasonCode| !is_paused || code.is_of_a_pause();
+        let (reason, reason_code) = reasons::as_answered(occurrence.reason, may_be);
+        Self {
+            id: occurrence.id,
+            workflow_id: occurrence.workflow_id,
+            scheduled_time: occurrence.scheduled_time,
+            decision: occurrence.decision,
+            reason,
+            reason_code: reason_code.or(is_paused.then_some(ReasonCode::Paused)),
+            revision: occurrence.revision,
+            run_id: occurrence.run_id,
+            lateness_s: occurrence.lateness_s,
+            decided_on: occurrence.decided_on,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The decisions of all schedules in one list: what an operator asks after a bad night.
+
+use app::api::request::page::encode_cursor;
+use serde_json::json;
+use tests::{Api, Story};
+
+use crate::tenant_isolation::another_team;
+
+/// Follows the list to its end; returns `<time> <workflow> <decision>` of each item.
+async fn listed(api: &Api, query: &str) -> Vec<String> {
+    let (path, mut found) = (format!("/api/v1/occurrences?{query}"), Vec::new());
+    let mut next = path.clone();
+    loop {
+        let page = api.get(&next).await.expect(200).json;
+        found.extend(page["items"].as_array().unwrap().iter().map(|item| {
+            let text = |name: &str| item[name].as_str().unwrap().to_owned();
+            format!("{} {} {}", &text("scheduled_time")[11..16], text("workflow_name"), text("decision"))
+        }));
+        let Some(cursor) = page["next_cursor"].as_str() else { return found };
+        next = format!("{path}&cursor={cursor}");
+    }
+}
+
+/// Two workflows run each minute. Then no fire arrives, and the watchdog decides what became due.
+async fn bad_night() -> Story {
+    let s = Story::at("2026-03-02T08:59:30Z").await;
+    for name in ["a", "b"] {
+        let fields = json!({"name": name, "cron_schedule": "* * * * *", "timezone": "UTC", "catch_up_policy": "none"});
+        s.create_with(fields).await;
+    }
+    s.publish().await;
+    s.clock_to("2026-03-02T09:01:30Z").await;
+    s.set_clock("2026-03-02T09:09:30Z".parse().unwrap()).await;
+    s.job("watchdog").await;
+    s
+}
+
+#[tokio::test]
+async fn what_was_missed_is_one_list() {
+    let s = bad_night().await;
+    let missed = ["09:04 b missed", "09:04 a missed", "09:03 b missed", "09:03 a missed", "09:02 b missed", "09:02 a missed"];
+    for limit in [1, 4, 200] {
+        assert_eq!(listed(&s.editor(), &format!("decision=missed&limit={limit}")).await, missed, "{limit}");
+    }
+    let all = listed(&s.editor(), "limit=3").await;
+    assert_eq!(all[..6], missed);
+    assert_eq!(all[6..], ["09:01 b fired", "09:01 a fired", "09:00 b fired", "09:00 a fired"]);
+    assert_eq!(listed(&s.editor(), "decision=caught_up&decision=fired").await, all[6..]);
+    assert_eq!(listed(&s.editor(), "decision=caught_up&decision=abandoned").await, Vec::<String>::new());
+    let span = "from=2026-03-02T09:01:00Z&to=2026-03-02T09:03:00Z&limit=1";
+    assert_eq!(listed(&s.editor(), span).await, ["09:02 b missed", "09:02 a missed", "09:01 b fired", "09:01 a fired"]);
+    assert_eq!(listed(&s.admin(), span).await.len(), 4, "an admin sees all teams");
+    s.end_early().await;
+}
+
+/// A list with ordinary fires reads all decisions of its span, so the span is bounded. The usual span is the last day.
+#[tokio::test]
+async fn a_list_with_fires_has_a_bounded_span() {
+    let s = bad_night().await;
+    s.editor().get("/api/v1/occurrences?from=2026-02-01T00:00:00Z").await.refused(400, "invalid_field", Some("from"));
+    let of_old = "from=2026-02-01T00:00:00Z&decision=missed";
+    assert_eq!(listed(&s.editor(), of_old).await.len(), 6);
+    assert_eq!(listed(&s.editor(), "from=2026-02-01T00:00:00Z&to=2026-02-03T00:00:00Z").await, Vec::<String>::new());
+    s.editor().get("/api/v1/occurrences?decision=lost").await.refused(400, "invalid_field", Some("decision"));
+    for key in ["7", "2026-03-02T09:00:00Z", "2026-03-02T09:03:00Z,1", "+10000-01-01T00:00:00Z,1"] {
+        let cursor = encode_cursor(key);
+        let path = format!("/api/v1/occurrences?to=2026-03-02T09:03:00Z&cursor={cursor}");
+        s.editor().get(&path).await.refused(400, "invalid_cursor", Some("cursor"));
+    }
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn another_team_sees_none_of_them() {
+    let s = bad_night().await;
+    let stranger = another_team(&s, "strangers").await;
+    assert_eq!(listed(&stranger, "").await, Vec::<String>::new());
+    let own = s.editor().get("/api/v1/me").await.expect(200).json;
+    let foreign = stranger.get(&format!("/api/v1/occurrences?team_id={}", own["teams"][0]["team_id"])).await;
+    assert_eq!(foreign.expect(200).json["items"], json!([]), "as for a team that does not exist");
+    s.end_early().await;
+}
