@@ -32,3 +32,4 @@ mod team_limits;
 mod tenant_isolation;
 mod timestamps;
 mod validation;
+mod versions;

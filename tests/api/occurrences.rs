@@ -38,7 +38,8 @@ async fn bad_night() -> Story {
 #[tokio::test]
 async fn what_was_missed_is_one_list() {
     let s = bad_night().await;
-    let missed = ["09:04 b missed", "09:04 a missed", "09:03 b missed", "09:03 a missed", "09:02 b missed", "09:02 a missed"];
+    let missed =
+        ["09:04 b missed", "09:04 a missed", "09:03 b missed", "09:03 a missed", "09:02 b missed", "09:02 a missed"];
     for limit in [1, 4, 200] {
         assert_eq!(listed(&s.editor(), &format!("decision=missed&limit={limit}")).await, missed, "{limit}");
     }

@@ -18,7 +18,7 @@ use super::operations::{
 };
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual, occurrences};
-use super::workflows::{self, previews, schedules, verbs};
+use super::workflows::{self, previews, schedules, verbs, versions};
 use crate::App;
 
 /// Bytes of a list from which it is compressed, if the client accepts gzip.
@@ -143,6 +143,8 @@ routes! {
         Viewer    Read get    "/api/v1/workflows/{id}"               workflows::get_workflow;
         Editor    Edit patch  "/api/v1/workflows/{id}"               workflows::patch_workflow;
         Admin     Edit delete "/api/v1/workflows/{id}"               workflows::delete_workflow;
+        Viewer    List get    "/api/v1/workflows/{id}/versions"      versions::list_workflow_versions;
+        Editor    Edit post   "/api/v1/workflows/{id}/versions/{revision}:restore" versions::restore_version;
         Viewer    Read post   "/api/v1/cron:explain"                 previews::explain_cron;
         Viewer    Read get    "/api/v1/timezones"                    previews::list_timezones;
         Viewer    List get    "/api/v1/schedules"                    schedules::list_schedules;
@@ -263,9 +265,8 @@ impl Route {
 
     /// The path as axum reads it: `{target}` is `{id}` or `{id}:verb`; the extractors split it.
     pub(super) fn pattern(&self) -> String {
-        match self.path.split_once("{id}:") {
-            Some((before, _verb)) => format!("{before}{{target}}"),
-            None => self.path.replace("{id}", "{target}"),
-        }
+        let path =
+            self.path.split_once("}:").map_or_else(|| self.path.to_owned(), |(before, _verb)| format!("{before}}}"));
+        path.replace("{id}", "{target}")
     }
 }

@@ -7,6 +7,7 @@ mod reach;
 pub mod results;
 pub mod schedules;
 pub mod verbs;
+pub mod versions;
 pub mod view;
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use access::people::owner::{OwnedObject, find_owner};
 use axum::RequestPartsExt as _;
-use axum::extract::{MatchedPath, Path};
+use axum::extract::{MatchedPath, RawPathParams};
 use axum::http::request::Parts;
 use db::PgPool;
 use workflows::definition::field::FieldError;
@@ -30,8 +30,10 @@ pub(super) async fn choose_team(parts: &mut Parts, pool: &PgPool, caller: Caller
 /// The object that the path of a route names.
 async fn object_of_path(parts: &mut Parts) -> Option<OwnedObject> {
     let pattern = parts.extensions.get::<MatchedPath>()?.as_str().to_owned();
-    let Path(target) = parts.extract::<Path<String>>().await.ok()?;
-    let id = target.split_once(':').map_or(&*target, |(id, _verb)| id);
+    // The first part names the object; a path may have further ones.
+    let parameters = parts.extract::<RawPathParams>().await.ok()?;
+    let (_name, target) = parameters.iter().next()?;
+    let id = target.split_once(':').map_or(target, |(id, _verb)| id);
     match pattern.strip_prefix("/api/v1/")?.split('/').next()? {
         "workflows" | "schedules" => id.parse().ok().map(OwnedObject::Workflow),
         "runs" => id.parse().ok().map(OwnedObject::Run),

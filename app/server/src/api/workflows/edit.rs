@@ -73,6 +73,11 @@ impl LockedEdit {
         }
     }
 
+    /// The connection of the edit.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
     /// As [`seal_new_action`], with the existing action.
     pub(super) async fn seal_action(&mut self, app: &App, action: &mut Value) -> Result<(), Error> {
         let (team, before) = (self.before.team_id, Some(&self.before.spec.action));
