@@ -6,6 +6,7 @@
 //! has a client-side time limit, so that a server that crashes blocks no process.
 
 mod connection;
+mod dry_run;
 /// It is here because both binaries with named points connect through this crate.
 pub mod failpoint;
 mod limits;
@@ -22,6 +23,7 @@ mod transaction;
 mod zones;
 
 pub use connection::{AcquiredConnection, PgConnection};
+pub use dry_run::{is_dry_run, run_dry};
 pub use limits::TransactionLimits;
 pub use listener::Listener;
 pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema, migrate_with_roles};

@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 use sqlx::Executor as _;
 
 use crate::connection::{AcquiredConnection, PgConnection};
+use crate::dry_run::is_dry_run;
 use crate::pool::PgPool;
 
 /// A transaction; dropping it rolls it back when its connection returns to the pool.
@@ -55,11 +56,16 @@ async fn begin(pool: &PgPool, settings: Option<&'static str>) -> sqlx::Result<Tr
 }
 
 impl Transaction {
-    /// Commits the changes.
+    /// Commits the changes; in a dry run it rolls them back.
     ///
     /// # Errors
     /// Fails if the database fails; after a connection error it is unknown whether the changes are committed.
     pub async fn commit(mut self) -> sqlx::Result<()> {
+        if is_dry_run() {
+            // What a commit would check.
+            self.0.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
+            return self.rollback().await;
+        }
         self.0.execute("COMMIT").await.map(drop)
     }
 

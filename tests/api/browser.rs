@@ -41,7 +41,7 @@ async fn every_answer_restricts_browsers_and_caches() {
         assert_protected(&editor.get(path).await, "private, no-cache", path);
         assert_protected(&stranger.get(path).await.expect(401), "private, no-cache", path);
     }
-    assert_eq!(header(&editor.get(&workflow).await.expect(200), "etag"), "\"1\"");
+    assert!(header(&editor.get(&workflow).await.expect(200), "etag").starts_with("\"1-"));
     assert_protected(&editor.patch(&workflow, &json!({"description": "d"})).await.expect(200), "no-store", "an edit");
     assert_protected(&send_request(editor.request(Method::OPTIONS, &workflow)).await, "no-store", "a preflight");
     // What is shown once.

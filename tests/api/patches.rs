@@ -57,7 +57,7 @@ async fn edits_of_stale_versions_are_refused() {
     let id = s.create("0 9 * * *", "UTC").await;
     let path = format!("/api/v1/workflows/{id}");
     let etag = s.editor().get(&path).await.expect(200).headers["etag"].to_str().unwrap().to_owned();
-    assert_eq!(etag, "\"1\"");
+    assert!(etag.starts_with("\"1-"), "the version is the first part: {etag}");
     let patch = |tag: &str, name: &str| {
         let request = s.editor().request(reqwest::Method::PATCH, &path).header("if-match", tag);
         tests::send_request(request.json(&json!({ "name": name })))

@@ -6,6 +6,7 @@
 
 pub mod chain;
 mod difference;
+pub mod dry_run;
 pub mod list;
 pub mod verify;
 mod writers;
@@ -65,6 +66,7 @@ pub struct Entry<'a> {
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
     let (before, after) = difference::reduce_states(entry.before, entry.after);
+    dry_run::note_change(entry.verb, &entry.subject, before.as_ref(), after.as_ref());
     sqlx::query!(
         r#"
         -- record an audit entry

@@ -4,8 +4,10 @@
 pub mod auth;
 mod bearer;
 pub(crate) mod client_address;
+pub mod dry_run;
 pub(crate) mod edit_transaction;
 pub mod error;
+pub(crate) mod etag;
 pub mod extract;
 pub(crate) mod in_flight;
 pub mod limits;

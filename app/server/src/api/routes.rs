@@ -16,6 +16,8 @@ use super::operations::{
     allowed_hosts, audit, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets, teams,
     verify,
 };
+use super::request::dry_run::{self, ChangesView};
+use super::request::etag::{self, Tagged};
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual, occurrences};
 use super::workflows::{self, previews, schedules, verbs, versions};
@@ -116,6 +118,7 @@ macro_rules! routes {
             info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
             paths($($($handler)::+,)+ $($($verb)::+),+),
             security(("key" = []), ("bearer" = [])),
+            components(schemas(ChangesView)),
             modifiers(&Key, &Scopes),
         )]
         pub struct Api;
@@ -205,6 +208,21 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
                     .route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request)),
                 None => (route.serve)(),
             };
+            let tagged = match route.load {
+                Load::Read => Some(Tagged::Object),
+                Load::List => Some(Tagged::Page),
+                Load::Open | Load::Fire | Load::Edit => None,
+            };
+            let handler = match tagged.filter(|_| route.method == "get") {
+                Some(tagged) => {
+                    handler.layer(middleware::from_fn(move |request, next| etag::tag_answer(tagged, request, next)))
+                }
+                None => handler,
+            };
+            let handler = match route.load {
+                Load::Edit => handler.layer(middleware::from_fn(dry_run::write_or_dry_run)),
+                Load::Open | Load::Fire | Load::Read | Load::List => handler,
+            };
             // Only lists are large; a layer costs each request that passes it, and other requests wait for its thread.
             let handler = match route.load {
                 Load::List => handler.layer(
@@ -237,6 +255,9 @@ impl Modify for Scopes {
                 _ => continue,
             };
             let Some(operation) = operation else { continue };
+            if route.load == Load::Edit {
+                operation.parameters.get_or_insert_default().push(dry_run::describe_parameter().into());
+            }
             operation.security = match route.access {
                 Access::Open => Some(Vec::new()),
                 access => {

@@ -108,6 +108,9 @@ pub(crate) async fn create_workflow(
     tx.commit().await?;
     drop(turn);
     place.release();
+    if db::is_dry_run() {
+        return Ok(StatusCode::CREATED.into_response());
+    }
     app.notifier.request_notification();
     answer_made(&app, &caller, &made, wait).await
 }

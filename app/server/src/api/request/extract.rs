@@ -197,9 +197,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
         if text == "*" {
             return Ok(Self::Anything);
         }
-        // By RFC 9110 a weak tag never matches in If-Match.
-        let tags = text.split(',').map(str::trim);
-        Ok(Self::Versions(tags.filter_map(|tag| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()).collect()))
+        // By RFC 9110 a weak tag never matches in If-Match. The version comes before the digest of an answer.
+        let tags = text.split(',').filter_map(|tag| tag.trim().strip_prefix('"')?.strip_suffix('"'));
+        let versions =
+            tags.filter_map(|tag| tag.split_once('-').map_or(tag, |(version, _digest)| version).parse().ok());
+        Ok(Self::Versions(versions.collect()))
     }
 }
 
