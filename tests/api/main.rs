@@ -8,6 +8,7 @@ mod browser;
 mod connections;
 mod cronbox;
 mod cursors;
+mod curves;
 mod deprecation;
 mod drift;
 mod dry_runs;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 4 fires | `invoke.rs`, `watchdog.rs`, `acceptance.rs` |
 //! | 3 past times | `catch_up.rs`, `backfills.rs`, `manual.rs`, `verify.rs` |
-//! | 2 due times | `due_times.rs`, `followers.rs`, `admission/`, `stats.rs` |
+//! | 2 due times | `due_times.rs`, `followers.rs`, `admission/`, `stats.rs`, `upcoming.rs` |
 //! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `requested_fires.rs`, `job_failures.rs`, .. |
 //!
 //! A file imports from its own floor and from those below it. This crate imports `schedule`, `db` and `workflows`. It
@@ -28,6 +28,7 @@ pub mod requested_fires;
 pub mod runs;
 pub mod spread;
 pub mod stats;
+pub mod upcoming;
 pub mod verify;
 pub mod versions;
 pub mod watchdog;

@@ -3,6 +3,7 @@
 //! Triggers count each decision and each end of a run by minute and team (migration 48), so that a read of a team or of
 //! all teams reads minutes, not rows of the ledger. The statistics of one workflow read its rows.
 
+mod buckets;
 mod counted;
 mod figures;
 mod of_workflow;
@@ -11,6 +12,7 @@ mod sums;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
+pub use buckets::{Bucket, read_buckets};
 pub use figures::{Delay, Executions, Scope, Stats};
 pub use sums::{JOB, Pass, add_up_minutes};
 

@@ -13,4 +13,5 @@ pub mod stats;
 pub mod team_limits;
 pub mod team_secrets;
 pub mod teams;
+pub mod upcoming;
 pub mod verify;

@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi};
 use super::openapi::{self, Key};
 use super::operations::{
     allowed_hosts, audit, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets, teams,
-    verify,
+    upcoming, verify,
 };
 use super::request::dry_run::{self, ChangesView};
 use super::request::etag::{self, Tagged};
@@ -169,6 +169,7 @@ routes! {
         Auditor   List get    "/api/v1/drift"                        drift::show_drift;
         Operator  Edit post   "/api/v1/drift:check"                  drift::check_drift;
         Viewer    List get    "/api/v1/stats"                        stats::show_stats;
+        Viewer    List get    "/api/v1/upcoming"                     upcoming::show_upcoming;
         Auditor   List get    "/api/v1/verify"                       verify::verify_ledger;
         Viewer    List get    "/api/v1/audit"                        audit::list_audit;
         Viewer    List get    "/api/v1/audit:export"                 audit::export_audit;

@@ -5,12 +5,13 @@ use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use ledger::occurrences::Decision;
-use ledger::stats::{self, Executions, Scope, Stats};
+use ledger::stats::{self, Bucket, Executions, Scope, Stats};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::FieldError;
 
+use super::upcoming::{parse_bucket, parse_hours};
 use crate::App;
 use crate::api::request::auth::Viewer;
 use crate::api::request::error::{Error, Problem};
@@ -34,6 +35,8 @@ pub struct StatsParams {
     workflow_id: Option<i64>,
     /// The last hours to cover, 1 to 168; absent = 24.
     hours: Option<i64>,
+    /// The answer has `buckets` of so many seconds: a multiple of 60, at most 1,500 buckets. Not with `workflow_id`.
+    bucket_secs: Option<i64>,
 }
 
 /// The statistics of the ledger.
@@ -52,6 +55,20 @@ pub struct StatsView {
     oldest_unresolved: Option<DateTime<Utc>>,
     /// Seconds by which the ledger is behind: 0 while every due time is decided within the grace of 300 s.
     ledger_lag_s: i64,
+    /// The span by buckets, the earliest first, only those in which something happened; null without `bucket_secs`.
+    buckets: Option<Vec<BucketView>>,
+}
+
+/// What happened in a part of the span.
+#[derive(Serialize, ToSchema)]
+pub struct BucketView {
+    from: DateTime<Utc>,
+    /// Due times that were decided in it.
+    occurrences: DecisionsView,
+    /// Runs that ended in it.
+    runs: i64,
+    /// Of these, those that succeeded.
+    successful: i64,
 }
 
 /// Seconds from the scheduled time of fires to their decision. Percentiles of 8 s or more are rounded up, by a quarter at
@@ -116,18 +133,27 @@ pub(crate) async fn show_stats(
     Viewer(caller): Viewer,
     Params(params): Params<StatsParams>,
 ) -> Result<Json<StatsView>, Error> {
-    let hours = match params.hours.unwrap_or(DEFAULT_HOURS) {
-        hours @ 1..=MAX_HOURS => TimeDelta::hours(hours),
-        _ => return Err(FieldError::invalid("hours", format!("hours must be from 1 to {MAX_HOURS}")).into()),
+    let hours = parse_hours(params.hours, MAX_HOURS, DEFAULT_HOURS)?;
+    let bucket = match (params.bucket_secs, params.workflow_id) {
+        (Some(_), Some(_)) => {
+            let detail = "bucket_secs and workflow_id exclude each other: list the occurrences of the workflow";
+            return Err(FieldError::invalid("bucket_secs", detail).into());
+        }
+        (secs, _) => secs.map(|secs| parse_bucket(secs, hours)).transpose()?.map(TimeDelta::seconds),
     };
     let teams = teams_of_list(&caller, params.team_id)?;
     let mut tx = begin_read(&app).await?;
     let team_id = team_of_stats(&mut tx, &teams, params.workflow_id).await?;
-    let of_all = Scope::of_last(hours, app.clock.now());
+    let of_all = Scope::of_last(TimeDelta::hours(hours), app.clock.now());
     let scope = Scope { team_id, workflow_id: params.workflow_id, ..of_all };
     let stats = stats::read_stats(&mut tx, scope).await.map_err(failed_read)?;
+    let buckets = match bucket {
+        Some(bucket) => Some(stats::read_buckets(&mut tx, scope, bucket).await.map_err(failed_read)?),
+        None => None,
+    };
     tx.commit().await?;
-    Ok(Json(StatsView::of(&stats, scope)))
+    let buckets = buckets.map(|buckets| buckets.into_iter().map(BucketView::from).collect());
+    Ok(Json(StatsView { buckets, ..StatsView::of(&stats, scope) }))
 }
 
 /// Returns the team whose statistics are shown; `None` stands for all teams. Percentiles of several teams cannot be added.
@@ -158,20 +184,38 @@ impl StatsView {
             from: scope.from,
             to: scope.to,
             fire_delay: DelayView { count: delay.count, p50_s: delay.p50_s, p95_s: delay.p95_s, max_s: delay.max_s },
-            occurrences: DecisionsView {
-                fired: stats.decision_count(Decision::Fired),
-                caught_up: stats.decision_count(Decision::CaughtUp),
-                backfilled: stats.decision_count(Decision::Backfilled),
-                skipped_overlap: stats.decision_count(Decision::SkippedOverlap),
-                skipped_paused: stats.decision_count(Decision::SkippedPaused),
-                missed: stats.decision_count(Decision::Missed),
-                abandoned: stats.decision_count(Decision::Abandoned),
-            },
+            occurrences: DecisionsView::of(|decision| stats.decision_count(decision)),
             executions: ExecutionsView::of(stats.executions),
             recoveries: RecoveriesView::of(stats.executions),
             live_runs: stats.live,
             oldest_unresolved: stats.oldest_unresolved,
             ledger_lag_s: stats.lag_s(scope.to),
+            buckets: None,
+        }
+    }
+}
+
+impl DecisionsView {
+    fn of(count: impl Fn(Decision) -> i64) -> Self {
+        Self {
+            fired: count(Decision::Fired),
+            caught_up: count(Decision::CaughtUp),
+            backfilled: count(Decision::Backfilled),
+            skipped_overlap: count(Decision::SkippedOverlap),
+            skipped_paused: count(Decision::SkippedPaused),
+            missed: count(Decision::Missed),
+            abandoned: count(Decision::Abandoned),
+        }
+    }
+}
+
+impl From<(DateTime<Utc>, Bucket)> for BucketView {
+    fn from((from, bucket): (DateTime<Utc>, Bucket)) -> Self {
+        Self {
+            from,
+            occurrences: DecisionsView::of(|decision| bucket.decision_count(decision)),
+            runs: bucket.ended,
+            successful: bucket.succeeded,
         }
     }
 }
