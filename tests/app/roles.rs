@@ -12,13 +12,15 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 45] = [
+const TABLES: [(&str, &str, &str); 47] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
     ("audit_chain_start", "S", ""),
     ("audit_log", "SI", ""),
     ("backfills", "SIUD", ""),
+    ("bulk_items", "SIUD", ""),
+    ("bulk_operations", "SIUD", ""),
     ("config_generation", "S", "SIU"),
     ("database_identity", "SIU", "SIU"),
     ("decision_minutes", "SIUD", ""),

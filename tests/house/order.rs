@@ -73,9 +73,9 @@ static HOUSES: [House; 18] = [
         src: "app/ledger/src",
         rooms: &[
             ("crate", "lib"),
-            ("fires", "invoke watchdog acceptance"),
+            ("fires", "invoke watchdog acceptance bulk"),
             ("past times", "catch_up backfills manual verify"),
-            ("due times", "due_times followers admission stats"),
+            ("due times", "due_times followers admission stats upcoming"),
             (
                 "rows",
                 "versions occurrences runs ledger_cursor spread prune_marks requested_fires job_failures identity",
@@ -165,7 +165,7 @@ static HOUSES: [House; 18] = [
             ("pool", "pool"),
             ("connection", "connection"),
             ("server", "pooled proof server"),
-            ("settings", "failpoint limits options tls"),
+            ("settings", "dry_run failpoint limits options tls"),
         ],
     },
     House {

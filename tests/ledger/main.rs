@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bulk;
 mod examples;
 mod process;
 mod receiver;

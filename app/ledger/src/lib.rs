@@ -2,7 +2,7 @@
 //!
 //! | floor | files |
 //! |---|---|
-//! | 4 fires | `invoke.rs`, `watchdog.rs`, `acceptance.rs` |
+//! | 4 fires | `invoke.rs`, `watchdog.rs`, `acceptance.rs`, `bulk.rs` |
 //! | 3 past times | `catch_up.rs`, `backfills.rs`, `manual.rs`, `verify.rs` |
 //! | 2 due times | `due_times.rs`, `followers.rs`, `admission/`, `stats.rs`, `upcoming.rs` |
 //! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `requested_fires.rs`, `job_failures.rs`, .. |
@@ -14,6 +14,7 @@
 pub mod acceptance;
 pub mod admission;
 pub mod backfills;
+pub mod bulk;
 pub mod catch_up;
 pub mod due_times;
 pub mod followers;

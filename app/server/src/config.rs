@@ -122,7 +122,7 @@ pub struct Config {
     /// When to check for runs that wait although a slot is free, or that have waited too long.
     #[arg(long, env = "CRONBOX_JOB_QUEUE", default_value = "10s")]
     pub job_queue: When,
-    /// When to advance backfills.
+    /// When to advance backfills and bulk operations.
     #[arg(long, env = "CRONBOX_JOB_BACKFILLS", default_value = "5s")]
     pub job_backfills: When,
     /// How often to check for runs whose instance was lost, in seconds.

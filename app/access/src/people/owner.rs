@@ -12,6 +12,8 @@ pub enum OwnedObject {
     Run(Uuid),
     /// A backfill.
     Backfill(Uuid),
+    /// A bulk operation.
+    Bulk(Uuid),
     /// The team itself.
     Team(i64),
 }
@@ -26,6 +28,7 @@ pub async fn find_owner(db: &mut PgConnection, object: OwnedObject) -> sqlx::Res
         OwnedObject::Workflow(id) => owner_of_workflow(db, id).await,
         OwnedObject::Run(id) => owner_of_run(db, id).await,
         OwnedObject::Backfill(id) => owner_of_backfill(db, id).await,
+        OwnedObject::Bulk(id) => owner_of_bulk(db, id).await,
     }
 }
 
@@ -58,6 +61,18 @@ async fn owner_of_backfill(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Opti
         r#"
         -- the team that owns a backfill
         SELECT w.team_id FROM backfills b JOIN workflows w ON w.id = b.workflow_id WHERE b.id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn owner_of_bulk(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a bulk operation
+        SELECT team_id FROM bulk_operations WHERE id = $1
         "#,
         id,
     )

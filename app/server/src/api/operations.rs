@@ -2,6 +2,7 @@
 
 pub mod allowed_hosts;
 pub mod audit;
+pub mod bulk;
 pub mod drift;
 pub mod health;
 pub mod jobs;

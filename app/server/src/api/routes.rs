@@ -13,8 +13,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets, teams,
-    upcoming, verify,
+    allowed_hosts, audit, bulk, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets,
+    teams, upcoming, verify,
 };
 use super::request::dry_run::{self, ChangesView};
 use super::request::etag::{self, Tagged};
@@ -163,6 +163,11 @@ routes! {
         Viewer    Read get    "/api/v1/runs/{id}"                    runs::get_run;
         Viewer    List get    "/api/v1/backfills"                    backfills::list_backfills;
         Viewer    Read get    "/api/v1/backfills/{id}"               backfills::get_backfill;
+        Viewer    List get    "/api/v1/bulk"                         bulk::list_bulk_operations;
+        Editor    Edit post   "/api/v1/bulk"                         bulk::create_bulk_operation;
+        Viewer    Read get    "/api/v1/bulk/{id}"                    bulk::get_bulk_operation;
+        Editor    Edit post   "/api/v1/bulk/{id}:cancel"             bulk::cancel_bulk_operation;
+        Viewer    List get    "/api/v1/bulk/{id}/items"              bulk::list_bulk_items;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
         Auditor   Read get    "/api/v1/jobs"                         jobs::list_jobs;
         Auditor   List get    "/api/v1/outbox"                       outbox::list_outbox;

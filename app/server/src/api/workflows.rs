@@ -129,8 +129,8 @@ async fn answer_made(app: &App, caller: &Caller, made: &Made, wait: Option<Durat
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
 }
 
-/// Returns the team of a new workflow, and the caller in this team.
-fn team_of_new(caller: Caller, requested: Option<i64>) -> Result<(Caller, i64), Error> {
+/// Returns the team of what is created, and the caller in this team.
+pub(super) fn team_of_new(caller: Caller, requested: Option<i64>) -> Result<(Caller, i64), Error> {
     let team_id = match (requested, caller.team_id) {
         (Some(requested), _) => requested,
         (None, Some(_)) if caller.has_to_choose() => {

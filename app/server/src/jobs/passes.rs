@@ -5,7 +5,7 @@ use access::failed_logins;
 use anyhow::{Context as _, ensure};
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
-use ledger::{backfills, stats, watchdog};
+use ledger::{backfills, bulk, stats, watchdog};
 use workflows::audit::chain;
 
 use super::{Did, prune};
@@ -55,6 +55,22 @@ pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
     }
     fail_at_end(backfills::JOB, pass.failed, &app.metrics)?;
     Ok(match (pass.started + pass.finished, pass.has_more) {
+        (_, true) => Did::Some(pass.in_words()),
+        (0, false) => Did::Nothing,
+        (_, false) => Did::All(pass.in_words()),
+    })
+}
+
+/// Processes items of the bulk operations.
+pub(super) async fn run_bulk(app: &App) -> anyhow::Result<Did> {
+    let pass = bulk::advance_operations(&app.pools.work, app.config.requested_fires(), &app.clock).await?;
+    if pass.runs > 0 {
+        app.wake.notify();
+    }
+    if pass.edits > 0 {
+        app.notifier.request_notification();
+    }
+    Ok(match (pass.processed, pass.has_more) {
         (_, true) => Did::Some(pass.in_words()),
         (0, false) => Did::Nothing,
         (_, false) => Did::All(pass.in_words()),

@@ -16,6 +16,7 @@ mod zone_rows;
 use access::repeats;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
+use ledger::bulk;
 use ledger::job_failures;
 use ledger::prune_marks;
 
@@ -113,6 +114,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     remove_repeats(&mut connection, now).await?;
+    bulk::remove_old(&mut connection, ages.runs).await?;
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
     let may_be_more = pass.may_be_more || dropped.may_be_more;

@@ -2,7 +2,7 @@
 
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
-use ledger::{backfills, stats, watchdog};
+use ledger::{backfills, bulk, stats, watchdog};
 use workflows::audit::chain;
 
 use super::{Job, passes, prune};
@@ -29,6 +29,12 @@ pub fn all_jobs(config: &Config) -> Vec<Job> {
             name: backfills::JOB,
             when: config.job_backfills.clone(),
             run: |app| Box::pin(async move { passes::run_backfills(&app).await }),
+            group: None,
+        },
+        Job {
+            name: bulk::JOB,
+            when: config.job_backfills.clone(),
+            run: |app| Box::pin(async move { passes::run_bulk(&app).await }),
             group: None,
         },
         Job {

@@ -37,6 +37,7 @@ async fn object_of_path(parts: &mut Parts) -> Option<OwnedObject> {
     match pattern.strip_prefix("/api/v1/")?.split('/').next()? {
         "workflows" | "schedules" => id.parse().ok().map(OwnedObject::Workflow),
         "runs" => id.parse().ok().map(OwnedObject::Run),
+        "bulk" => id.parse().ok().map(OwnedObject::Bulk),
         "backfills" => id.parse().ok().map(OwnedObject::Backfill),
         "teams" => id.parse().ok().map(OwnedObject::Team),
         _ => None,

@@ -1,0 +1,110 @@
+//! Step 7 of 7: a bulk operation: which items it has, what is done with each, and what became of it.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+use workflows::State as WorkflowState;
+
+use crate::runs::RunState;
+
+/// What is done with each item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+#[schema(as = BulkVerb)]
+pub enum Verb {
+    /// Pauses workflows.
+    Pause,
+    /// Resumes workflows.
+    Resume,
+    /// Archives workflows.
+    Archive,
+    /// Fires workflows.
+    Fire,
+    /// Repeats runs.
+    Retry,
+    /// Cancels runs.
+    Cancel,
+}
+
+impl Verb {
+    /// The value in the column.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Archive => "archive",
+            Self::Fire => "fire",
+            Self::Retry => "retry",
+            Self::Cancel => "cancel",
+        }
+    }
+
+    /// Whether its items are runs; else they are workflows.
+    #[must_use]
+    pub fn is_of_runs(self) -> bool {
+        matches!(self, Self::Retry | Self::Cancel)
+    }
+}
+
+/// The state of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+#[schema(as = BulkState)]
+pub enum State {
+    /// The job processes its items.
+    Running,
+    /// Final: every item is processed.
+    Finished,
+    /// Final: a caller cancelled it; the items that were processed by then stay as they are.
+    Cancelled,
+}
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+#[schema(as = BulkOutcome)]
+pub enum Outcome {
+    /// The verb was applied.
+    Done,
+    /// It was so already.
+    Unchanged,
+    /// The verb was refused, as it would be for this item alone.
+    Refused,
+}
+
+/// Which workflows or runs an operation has; an empty filter has all of the team that are not archived, or have not ended.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only these workflows, or runs of them.
+    pub workflow_ids: Option<Vec<i64>>,
+    /// Only workflows in this state.
+    pub workflow_state: Option<WorkflowState>,
+    /// Only workflows whose name or description contains this text, in any case.
+    pub q: Option<String>,
+    /// Only these runs.
+    pub run_ids: Option<Vec<Uuid>>,
+    /// Only runs in one of these states.
+    pub run_states: Vec<RunState>,
+    /// Only runs that were accepted at or after this time.
+    pub from: Option<DateTime<Utc>>,
+    /// Only runs that were accepted before this time.
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// A request for an operation.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The team.
+    pub team_id: i64,
+    /// What is done.
+    pub verb: Verb,
+    /// With what.
+    pub filter: Filter,
+    /// Why the workflows are paused.
+    pub reason: Option<String>,
+    /// When their pause ends.
+    pub until: Option<DateTime<Utc>>,
+}

@@ -1,0 +1,166 @@
+//! Bulk operations: one request for many workflows or runs, each item once.
+
+use serde_json::{Value, json};
+use tests::{Answer, Api, Story};
+
+use crate::process::{App, idle};
+
+async fn request(api: &Api, body: &Value) -> Answer {
+    api.post("/api/v1/bulk", body).await
+}
+
+/// Processes all items; returns the operation as it is then.
+async fn finish(s: &Story, created: &Answer) -> Value {
+    s.job("bulk").await;
+    let path = format!("/api/v1/bulk/{}", created.json["id"].as_str().unwrap());
+    s.editor().get(&path).await.expect(200).json
+}
+
+async fn items(s: &Story, created: &Answer, query: &str) -> Vec<Value> {
+    let path = format!("/api/v1/bulk/{}/items?limit=200{query}", created.json["id"].as_str().unwrap());
+    s.editor().get(&path).await.expect(200).json["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn many_workflows_are_paused_by_one_request() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let mut ids = Vec::new();
+    for nth in 0..5 {
+        let fields = json!({"name": format!("report {nth}"), "cron_schedule": "0 9 * * *", "timezone": "UTC"});
+        ids.push(s.create_with(fields).await);
+    }
+    s.create_with(json!({"name": "payroll", "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    s.pause(ids[4]).await;
+    let body =
+        json!({"verb": "pause", "filter": {"q": "REPORT"}, "reason": "holiday", "until": "2026-03-09T00:00:00Z"});
+    let dry = s.editor().post("/api/v1/bulk?dry_run=true", &body).await.expect(200).json;
+    let would = &dry["changes"][0]["after"];
+    assert_eq!((&would["total"], &would["sample"][0]), (&json!(5), &json!(format!("workflow:{}", ids[0]))));
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 0);
+
+    let created = request(&s.editor(), &body).await.expect(202);
+    assert_eq!(
+        (&created.json["state"], &created.json["total"], &created.json["processed"]),
+        (&json!("running"), &json!(5), &json!(0))
+    );
+    let done = finish(&s, &created).await;
+    assert_eq!((&done["state"], &done["processed"], &done["refused"]), (&json!("finished"), &json!(5), &json!(0)));
+    for id in &ids {
+        let workflow = s.workflow(*id).await;
+        assert_eq!((&workflow["state"], &workflow["pause_reason"]), (&json!("paused"), &json!("holiday")), "{id}");
+    }
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'active'").await, 1, "payroll is not a report");
+    // Each edit is in the audit log under the actor of the request, and published like any other.
+    let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND after ->> 'pause_reason' = 'holiday'";
+    assert_eq!(s.count(audited).await, 5);
+    s.publish().await;
+    let again = request(&s.editor(), &json!({"verb": "resume", "filter": {"workflow_ids": [ids[0].0, ids[1].0]}}))
+        .await
+        .expect(202);
+    finish(&s, &again).await;
+    let twice =
+        request(&s.editor(), &json!({"verb": "resume", "filter": {"workflow_ids": [ids[0].0]}})).await.expect(202);
+    finish(&s, &twice).await;
+    assert_eq!(items(&s, &twice, "").await[0]["outcome"], "unchanged");
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn all_that_failed_is_repeated_once() {
+    let s = Story::with_app(|config| config.executor_slots = 0).await;
+    let workflow = s.create_with(json!({"overlap_policy": "concurrent", "max_concurrent": 50})).await;
+    let archived = s.create_with(json!({"name": "archived"})).await;
+    for (id, count) in [(workflow, 3), (archived, 1)] {
+        for _ in 0..count {
+            s.editor().post(&format!("/api/v1/schedules/{id}:fire"), &json!({})).await.expect(202);
+        }
+    }
+    let cancelled = request(&s.editor(), &json!({"verb": "cancel"})).await.expect(202);
+    assert_eq!(finish(&s, &cancelled).await["refused"], 0);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'cancelled'").await, 4);
+    s.archive(archived).await;
+    let body = json!({"verb": "retry", "filter": {"run_states": ["cancelled"]}});
+    let retried = request(&s.editor(), &body).await.expect(202);
+    let done = finish(&s, &retried).await;
+    assert_eq!((&done["processed"], &done["refused"]), (&json!(4), &json!(1)), "{done}");
+    let refused = items(&s, &retried, "&outcome=refused").await;
+    assert_eq!((&refused[0]["workflow_id"], &refused[0]["code"]), (&json!(archived.0), &json!("archived")));
+    for item in items(&s, &retried, "&outcome=done").await {
+        let run = s.editor().get(&format!("/api/v1/runs/{}", item["new_run_id"].as_str().unwrap())).await.expect(200);
+        assert_eq!((&run.json["retry_of"], &run.json["trigger"]), (&item["run_id"], &json!("retry")));
+    }
+    // What is being repeated is not repeated again.
+    let again = request(&s.editor(), &body).await.expect(202);
+    assert_eq!(finish(&s, &again).await["refused"], 4);
+    let codes: Vec<Value> = items(&s, &again, "").await.iter().map(|item| item["code"].clone()).collect();
+    assert_eq!(codes.iter().filter(|code| *code == "run_live").count(), 3, "{codes:?}");
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let s = Story::today().await;
+    s.create_with(json!({})).await;
+    let refused = async |body: Value, code: &str, field: Option<&str>| {
+        let answer = request(&s.editor(), &body).await;
+        answer.refused(if field.is_some() { 400 } else { 409 }, code, field);
+    };
+    refused(json!({"verb": "delete"}), "invalid_field", Some("verb")).await;
+    refused(json!({"verb": "pause", "filter": {"run_states": ["failed"]}}), "invalid_field", Some("filter.run_states"))
+        .await;
+    refused(json!({"verb": "retry", "filter": {"q": "x"}}), "invalid_field", Some("filter.q")).await;
+    refused(json!({"verb": "resume", "reason": "x"}), "invalid_field", Some("reason")).await;
+    refused(json!({"verb": "pause", "until": "2020-01-01T00:00:00Z"}), "invalid_field", Some("until")).await;
+    refused(
+        json!({"verb": "fire", "filter": {"workflow_ids": vec![1; 1_001]}}),
+        "invalid_field",
+        Some("filter.workflow_ids"),
+    )
+    .await;
+    refused(json!({"verb": "fire", "filter": {"workflow_ids": [999_999]}}), "nothing_selected", None).await;
+    let created = request(&s.editor(), &json!({"verb": "pause"})).await.expect(202);
+    let path = format!("/api/v1/bulk/{}", created.json["id"].as_str().unwrap());
+    let cancelled = s.editor().post_empty(&format!("{path}:cancel")).await.expect(200).json;
+    assert_eq!((&cancelled["state"], &cancelled["processed"]), (&json!("cancelled"), &json!(0)));
+    assert_eq!(finish(&s, &created).await["processed"], 0, "nothing more is done");
+    assert_eq!(s.editor().post_empty(&format!("{path}:cancel")).await.expect(200).json, cancelled);
+    let done = request(&s.editor(), &json!({"verb": "pause"})).await.expect(202);
+    finish(&s, &done).await;
+    let path = format!("/api/v1/bulk/{}:cancel", done.json["id"].as_str().unwrap());
+    s.editor().post_empty(&path).await.refused(409, "bulk_ended", None);
+    s.publish().await;
+    s.end().await;
+}
+
+/// 10,000 workflows; the instance is killed when about half of them are processed, and the next one goes on.
+#[tokio::test]
+async fn a_killed_instance_repeats_and_skips_no_item() {
+    let s = idle().await;
+    s.create_with(json!({"name": "first"})).await;
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+         SELECT team_id, 'copy ' || nth, action, now(), now() FROM workflows, generate_series(2, 10000) AS nth",
+    )
+    .await;
+    let every_second = [("CRONBOX_JOB_BACKFILLS", "1s")];
+    let app = App::with(&s.dsn(), &every_second).await;
+    let created = request(&app.editor(&s), &json!({"verb": "pause", "reason": "bulk"})).await.expect(202);
+    assert_eq!(created.json["total"], 10_000);
+    while s.count("SELECT processed::bigint FROM bulk_operations").await < 5_000 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    app.signal("-KILL").await;
+    app.assert_killed("half of the items").await;
+    let at_the_kill = s.count("SELECT processed::bigint FROM bulk_operations").await;
+    assert!((5_000..10_000).contains(&at_the_kill), "{at_the_kill}");
+    let _next = App::with(&s.dsn(), &every_second).await;
+    s.until("SELECT count(*) FROM bulk_operations WHERE state = 'finished' AND processed = 10000 AND refused = 0", 1)
+        .await;
+    assert_eq!(s.count("SELECT count(*) FROM bulk_items WHERE outcome = 'done'").await, 10_000);
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'paused' AND version = 2").await, 10_000);
+    let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND subject LIKE 'workflow:%'";
+    assert_eq!(s.count(audited).await, 10_000, "each once");
+    s.end_early().await;
+}
