@@ -140,7 +140,7 @@ async fn process_next(pool: &PgPool, operation: Uuid, default: DefaultRate, cloc
 
 /// Whether the same statements may succeed soon: another transaction had locked the rows for too long.
 fn is_temporary(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     matches!(code.as_deref(), Some("40001" | "40P01" | "55P03" | "57014"))
 }
 

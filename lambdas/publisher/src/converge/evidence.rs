@@ -292,7 +292,7 @@ mod tests {
     }
 
     /// One refused workflow is enough. It ends with a success of the same operation, when the workflow is settled, or when
-    /// nobody calls it any more.
+    /// no drain calls it any more.
     #[test]
     fn one_refused_workflow_is_known_until_a_success() {
         let (evidence, now) = (Evidence::default(), Instant::now());

@@ -93,7 +93,7 @@ fn take_parameter(uri: &mut Uri) -> Option<String> {
     let value =
         query.split('&').find(|pair| is(pair, DRY_RUN))?.split_once('=').map_or("", |(_, value)| value).to_owned();
     let kept: Vec<&str> =
-        query.split('&').filter(|pair| !is(pair, DRY_RUN) && !(value == "true" && is(pair, WAIT))).collect();
+        query.split('&').filter(|pair| !(is(pair, DRY_RUN) || value == "true" && is(pair, WAIT))).collect();
     let path = uri.path();
     let rest = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
     *uri = rest.parse().ok()?;
