@@ -69,7 +69,10 @@ impl History<'_> {
             Action::Execute => Some(self.execute(actor, instance).await),
             Action::Job => {
                 let jobs = app::jobs::all_jobs(&instance.app.config);
-                let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
+                // A history has no bulk operation.
+                let left_out = ["prune", "bulk"];
+                let names: Vec<&str> =
+                    jobs.iter().map(|job| job.name).filter(|name| !left_out.contains(name)).collect();
                 job(self.dice.pick(&names)?, instance)
             }
             Action::The(name) => job(name, instance),
