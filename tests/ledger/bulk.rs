@@ -120,6 +120,8 @@ async fn what_makes_no_sense_is_refused() {
     )
     .await;
     refused(json!({"verb": "fire", "filter": {"workflow_ids": [999_999]}}), "nothing_selected", None).await;
+    let foreign = request(&s.admin(), &json!({"verb": "fire", "team_id": 987_654})).await;
+    foreign.refused(400, "unknown_team", Some("team_id"));
     let created = request(&s.editor(), &json!({"verb": "pause"})).await.expect(202);
     let path = format!("/api/v1/bulk/{}", created.json["id"].as_str().unwrap());
     let cancelled = s.editor().post_empty(&format!("{path}:cancel")).await.expect(200).json;

@@ -167,6 +167,7 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/teams") => json!({"name": "stolen"}),
         ("POST", "/api/v1/keys") => json!({"name": "stolen", "kind": "admin"}),
         ("POST", "/api/v1/workflows") => json!({"name": "stolen", "action": {"type": "log", "message": "stolen"}}),
+        ("POST", "/api/v1/bulk") => json!({"verb": "archive"}),
         ("PUT", "/api/v1/teams/{id}/secrets/{name}") => json!({"value": "stolen"}),
         ("POST", "/api/v1/teams/{id}:rotate-signing-secret") => json!({"overlap_secs": 0}),
         ("POST", "/api/v1/teams/{id}:receiver-secret") => json!({"origin": "https://receiver.example"}),
@@ -238,7 +239,7 @@ fn missing(path: &'static str, ids: &Ids) -> String {
 }
 
 fn filled(path: &str, id: &str) -> String {
-    path.replace("{id}", id).replace("{name}", "attacked")
+    path.replace("{id}", id).replace("{name}", "attacked").replace("{revision}", "1")
 }
 
 fn ids_of<'a>(path: &str, ids: &'a Ids) -> Option<&'a [String]> {
@@ -293,6 +294,9 @@ async fn attacked_ids(s: &Story) -> Ids {
     let span = json!({"start": day(3), "end": day(1), "only": "all", "timing": "now"});
     let backfill = s.editor().post(&format!("/api/v1/schedules/{daily}:backfill"), &span).await.expect(202).json;
     let backfill = backfill["id"].as_str().unwrap().to_owned();
+    // It is active already, so the job changes nothing.
+    let resume = json!({"verb": "resume", "filter": {"workflow_ids": [daily.0]}});
+    let bulk = s.editor().post("/api/v1/bulk", &resume).await.expect(202).json["id"].as_str().unwrap().to_owned();
     let mut keys = Vec::new();
     for role in ["viewer", "editor"] {
         let body = json!({"name": MARKER, "kind": "team", "team_id": s.keys.team_id, "role": role});
@@ -310,6 +314,7 @@ async fn attacked_ids(s: &Story) -> Ids {
         ("/api/v1/cron/workflows/", workflows),
         ("/api/v1/runs/", listed(&uuid, &[live, cancelled])),
         ("/api/v1/backfills/", listed(&uuid, &[backfill])),
+        ("/api/v1/bulk/", listed(&uuid, &[bulk])),
         ("/api/v1/outbox/", listed(&number, &outbox.lines().map(str::to_owned).collect::<Vec<_>>())),
     ])
 }

@@ -16,7 +16,7 @@ use super::operations::{
     allowed_hosts, audit, bulk, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets,
     teams, upcoming, verify,
 };
-use super::request::dry_run::{self, ChangesView};
+use super::request::dry_run;
 use super::request::etag::{self, Tagged};
 use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual, occurrences};
@@ -118,7 +118,6 @@ macro_rules! routes {
             info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
             paths($($($handler)::+,)+ $($($verb)::+),+),
             security(("key" = []), ("bearer" = [])),
-            components(schemas(ChangesView)),
             modifiers(&Key, &Scopes),
         )]
         pub struct Api;
@@ -261,9 +260,6 @@ impl Modify for Scopes {
                 _ => continue,
             };
             let Some(operation) = operation else { continue };
-            if route.load == Load::Edit {
-                operation.parameters.get_or_insert_default().push(dry_run::describe_parameter().into());
-            }
             operation.security = match route.access {
                 Access::Open => Some(Vec::new()),
                 access => {

@@ -2,6 +2,8 @@
 //! change.
 //!
 //! It is refused for the same reasons as the write. So no handler has a second path that could differ from the first.
+//!
+//! docs/api.md describes it, OpenAPI does not: a client that is generated would read the answer as that of the write.
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
@@ -9,9 +11,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::{Object, Required, Type};
 use workflows::audit::dry_run::{DryChange, run_dry};
 use workflows::definition::field::FieldError;
 
@@ -25,24 +24,22 @@ const WAIT: &str = "wait";
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/vnd.cronbox.dry-run+json");
 
 /// What a write would change.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub struct ChangesView {
     /// Each object with what would differ; none: the write would change nothing.
     changes: Vec<ChangeView>,
 }
 
 /// What a write would change of one object.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub struct ChangeView {
     /// What would be done: `create`, `update`, `pause`, ..
     verb: String,
     /// The object: `workflow:12`. The id of a new one is not final.
     subject: String,
     /// What differs, as it is; null for a new object. A large value is its digest, as in the audit log.
-    #[schema(value_type = Option<Object>)]
     before: Option<Value>,
     /// What differs, as it would be; null for an object that would be gone.
-    #[schema(value_type = Option<Object>)]
     after: Option<Value>,
 }
 
@@ -50,21 +47,6 @@ impl From<DryChange> for ChangeView {
     fn from(change: DryChange) -> Self {
         Self { verb: change.verb, subject: change.subject, before: change.before, after: change.after }
     }
-}
-
-/// Describes the parameter in OpenAPI.
-pub(crate) fn describe_parameter() -> Parameter {
-    let schema = Object::builder().schema_type(Type::Boolean);
-    ParameterBuilder::new()
-        .name(DRY_RUN)
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(
-            "`true`: nothing is written, and the answer is 200 with a `ChangesView` as `application/vnd.cronbox.dry-run+json`, \
-             or the refusal that the write would get.",
-        ))
-        .schema(Some(schema))
-        .build()
 }
 
 /// Executes a write, or only finds out what it would change.
