@@ -19,7 +19,7 @@ CREATE TABLE bulk_operations (
     CONSTRAINT bulk_operations_finished CHECK ((state = 'running') = (finished_on IS NULL))
 );
 
-CREATE INDEX idx_bulk_operations_running ON bulk_operations (id) WHERE state = 'running';
+CREATE INDEX idx_bulk_operations_running ON bulk_operations (team_id, id) WHERE state = 'running';
 CREATE INDEX idx_bulk_operations_team ON bulk_operations (team_id, id);
 
 CREATE TABLE bulk_items (

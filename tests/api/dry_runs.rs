@@ -10,7 +10,8 @@ const EVERYTHING: &str = "SELECT md5(string_agg(md5(t::text), ',' ORDER BY md5(t
      UNION ALL SELECT t::text FROM teams t UNION ALL SELECT (k.prefix || COALESCE(k.revoked_on::text, ''))::text FROM api_keys k
      UNION ALL SELECT l::text FROM team_limits l UNION ALL SELECT s::text FROM team_secrets s
      UNION ALL SELECT v::text FROM schedule_versions v UNION ALL SELECT b::text FROM backfills b
-     UNION ALL SELECT a::text FROM audit_log a UNION ALL SELECT p::text FROM publications p) AS t";
+     UNION ALL SELECT a::text FROM audit_log a UNION ALL SELECT p::text FROM publications p
+     UNION ALL SELECT b::text FROM bulk_operations b UNION ALL SELECT i::text FROM idempotency_keys i) AS t";
 
 async fn dry(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
     let joint = if path.contains('?') { '&' } else { '?' };
@@ -52,7 +53,8 @@ async fn no_dry_run_changes_anything() {
         config.secrets.secrets_key = Some("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned());
     })
     .await;
-    let id = s.create_with(json!({"cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    let id =
+        s.create_with(json!({"cron_schedule": "0 9 * * *", "timezone": "UTC", "overlap_policy": "concurrent"})).await;
     let fired = s.editor().post(&format!("/api/v1/schedules/{id}:fire"), &json!({})).await.expect(202);
     let run = fired.json["run_id"].as_str().unwrap();
     let team = s.keys.team_id;
@@ -73,6 +75,8 @@ async fn no_dry_run_changes_anything() {
         (s.editor(), post.clone(), format!("/api/v1/workflows/{id}:pause"), json!({"reason": "r"})),
         (s.editor(), post.clone(), format!("/api/v1/workflows/{id}:archive"), none.clone()),
         (s.editor(), post.clone(), format!("/api/v1/runs/{run}:cancel"), none.clone()),
+        (s.editor(), post.clone(), format!("/api/v1/schedules/{id}:fire"), none.clone()),
+        (s.editor(), post.clone(), "/api/v1/bulk".to_owned(), json!({"verb": "archive"})),
         (s.admin(), Method::DELETE, format!("/api/v1/workflows/{id}"), none.clone()),
         (s.admin(), post.clone(), "/api/v1/teams".to_owned(), json!({"name": "new"})),
         (s.admin(), post.clone(), "/api/v1/keys".to_owned(), json!({"name": "k", "kind": "admin"})),

@@ -1,5 +1,7 @@
 //! Bulk operations: one request for many workflows or runs, each item once.
 
+use ledger::bulk::advance_operations;
+use ledger::requested_fires::DefaultRate;
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story};
 
@@ -19,6 +21,14 @@ async fn finish(s: &Story, created: &Answer) -> Value {
 async fn items(s: &Story, created: &Answer, query: &str) -> Vec<Value> {
     let path = format!("/api/v1/bulk/{}/items?limit=200{query}", created.json["id"].as_str().unwrap());
     s.editor().get(&path).await.expect(200).json["items"].as_array().unwrap().clone()
+}
+
+/// An editor of another team.
+async fn another_team(s: &Story) -> Api {
+    let team = s.admin().post("/api/v1/teams", &json!({"name": "strangers"})).await.expect(201).id();
+    let body = json!({"name": "o", "kind": "team", "team_id": team, "role": "editor"});
+    let key = s.admin().post("/api/v1/keys", &body).await.expect(201).json;
+    Api::new(s.url(), key["key"].as_str().unwrap())
 }
 
 #[tokio::test]
@@ -134,6 +144,50 @@ async fn what_makes_no_sense_is_refused() {
     s.editor().post_empty(&path).await.refused(409, "bulk_ended", None);
     s.publish().await;
     s.end().await;
+}
+
+/// An operation of one team reaches no workflow of another one, even by its id, and does not delay its operations. Two copies of
+/// the job at once process each item once.
+#[tokio::test]
+async fn teams_and_copies_of_the_job_share_nothing() {
+    let s = Story::today().await;
+    let stranger = another_team(&s).await;
+    let own = s.create_with(json!({"name": "own"})).await;
+    let by_id = json!({"verb": "pause", "filter": {"workflow_ids": [own.0]}});
+    request(&stranger, &by_id).await.refused(409, "nothing_selected", None);
+    for nth in 0..150 {
+        let body = json!({"name": format!("theirs {nth}"), "action": {"type": "log", "message": "m"}});
+        stranger.post("/api/v1/workflows", &body).await.expect(201);
+    }
+    let mut theirs = Vec::new();
+    for nth in 0..11 {
+        let answer = request(&stranger, &json!({"verb": "pause", "reason": nth.to_string()})).await;
+        if nth == 10 {
+            answer.refused(409, "bulk_running", None);
+        } else {
+            theirs.push(answer.expect(202).json["id"].clone());
+        }
+    }
+    let path = format!("/api/v1/bulk/{}", theirs[0].as_str().unwrap());
+    for path in [path.clone(), format!("{path}/items")] {
+        s.editor().get(&path).await.refused(404, "not_found", None);
+    }
+    s.editor().post_empty(&format!("{path}:cancel")).await.refused(404, "not_found", None);
+    let ours = request(&s.editor(), &by_id).await.expect(202);
+    let pass = || advance_operations(&s.pool, DefaultRate(0), &s.clock);
+    let (one, two) = tokio::join!(pass(), pass());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    // Of a team only the oldest operation, and in each copy of the job another one at most.
+    assert!((151..=301).contains(&(one.processed + two.processed)), "{one:?} {two:?}");
+    let path = format!("/api/v1/bulk/{}", ours.json["id"].as_str().unwrap());
+    assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "finished", "the first pass has reached it");
+    assert_eq!(
+        s.count("SELECT sum(processed)::bigint FROM bulk_operations").await,
+        i64::try_from(one.processed + two.processed).unwrap()
+    );
+    let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND subject LIKE 'workflow:%'";
+    assert_eq!(s.count(audited).await, i64::try_from(one.edits + two.edits).unwrap(), "each once");
+    s.end_early().await;
 }
 
 /// 10,000 workflows; the instance is killed when about half of them are processed, and the next one goes on.

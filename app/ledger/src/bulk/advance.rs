@@ -15,7 +15,7 @@ use crate::runs::{self, Cancelled};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "bulk";
-/// How many items of one operation a pass processes, so that no operation delays the others for long.
+/// How many items of one team a pass processes, so that no team delays the others for long.
 const ITEMS_A_PASS: u32 = 500;
 
 /// The result of a pass.
@@ -39,7 +39,7 @@ impl Pass {
     }
 }
 
-/// Processes some items of every running operation, the oldest first.
+/// Processes some items of the oldest running operation of each team.
 ///
 /// # Errors
 /// Fails if the database fails; the items that were processed remain so.
@@ -243,8 +243,8 @@ async fn cancel(
 async fn list_running(db: &mut PgConnection) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar!(
         r#"
-        -- running bulk operations
-        SELECT id FROM bulk_operations WHERE state = 'running' ORDER BY id LIMIT 1000
+        -- the oldest running bulk operation of each team: a team has few that run
+        SELECT DISTINCT ON (team_id) id FROM bulk_operations WHERE state = 'running' ORDER BY team_id, id
         "#
     )
     .fetch_all(db)

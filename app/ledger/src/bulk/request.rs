@@ -11,6 +11,8 @@ use super::operation::{Filter, Request, Verb};
 
 /// Items of one operation at most.
 const MOST: i64 = 100_000;
+/// Running operations of one team at most.
+const MOST_RUNNING: i64 = 10;
 /// How many items the audit log names.
 const SAMPLE: i64 = 20;
 
@@ -23,9 +25,11 @@ pub enum Created {
     Nothing,
     /// The filter selects more than this many items.
     TooMany(i64),
+    /// So many operations of the team run already.
+    Busy(i64),
 }
 
-/// Creates an operation; if it has no items or too many, the caller rolls back.
+/// Creates an operation, or says why not; then the caller rolls back.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -41,6 +45,9 @@ pub async fn create_operation(tx: &mut PgConnection, request: &Request, edit: &E
         Ok(total) if selected <= MOST as u64 => total,
         _ => return Ok(Created::TooMany(MOST)),
     };
+    if count_running(tx, request.team_id).await? > MOST_RUNNING {
+        return Ok(Created::Busy(MOST_RUNNING));
+    }
     set_total(tx, id, total).await?;
     let sample = read_sample(tx, id).await?;
     let after = json!({"verb": request.verb.as_str(), "total": total, "sample": sample, "reason": request.reason, "until": request.until});
@@ -75,6 +82,20 @@ async fn insert_operation(tx: &mut PgConnection, id: Uuid, request: &Request, ed
     .execute(tx)
     .await
     .map(drop)
+}
+
+/// Counts the running operations of a team with the new one. Requests at the same moment do not see each other, so a team may
+/// have a few more.
+async fn count_running(tx: &mut PgConnection, team_id: i64) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- running bulk operations of a team
+        SELECT count(*) AS "running!" FROM bulk_operations WHERE team_id = $1 AND state = 'running'
+        "#,
+        team_id,
+    )
+    .fetch_one(tx)
+    .await
 }
 
 async fn set_total(tx: &mut PgConnection, id: Uuid, total: i32) -> sqlx::Result<()> {

@@ -156,6 +156,10 @@ pub(crate) async fn create_bulk_operation(
         Created::Nothing => {
             return Err(Error::conflict("nothing_selected", "the filter selects no workflow or run"));
         }
+        Created::Busy(most) => {
+            let detail = format!("{most} bulk operations of the team have not ended: wait for one, or cancel one");
+            return Err(Error::conflict("bulk_running", &detail));
+        }
         Created::TooMany(most) => {
             let detail = format!("the filter selects more than {most} workflows or runs: name fewer");
             return Err(FieldError::invalid("filter", detail).into());

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
+use tracing::Instrument as _;
 use workflows::audit::dry_run::{DryChange, run_dry};
 use workflows::definition::field::FieldError;
 
@@ -51,15 +52,13 @@ impl From<DryChange> for ChangeView {
 
 /// Executes a write, or only finds out what it would change.
 pub(crate) async fn write_or_dry_run(mut request: Request, next: Next) -> Result<Response, Error> {
-    let Some(value) = take_parameter(request.uri_mut()) else { return Ok(next.run(request).await) };
-    match &*value {
-        "false" => return Ok(next.run(request).await),
-        "true" => {}
-        _ => return Err(FieldError::invalid(DRY_RUN, "dry_run must be true or false").into()),
+    if !take_parameter(request.uri_mut())? {
+        return Ok(next.run(request).await);
     }
     // Nothing is created that a repeat could name.
     request.headers_mut().remove(access::repeats::IDEMPOTENCY_KEY);
-    let (answer, changes) = run_dry(next.run(request)).await;
+    // The span marks the log lines of edits that are not made.
+    let (answer, changes) = run_dry(next.run(request).instrument(tracing::info_span!("dry_run"))).await;
     if !answer.status().is_success() {
         return Ok(answer);
     }
@@ -68,18 +67,26 @@ pub(crate) async fn write_or_dry_run(mut request: Request, next: Next) -> Result
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }
 
-/// Takes the parameter out of the query, and of a dry run also `wait`: no handler needs to know them.
-fn take_parameter(uri: &mut Uri) -> Option<String> {
-    let query = uri.query()?;
-    let is = |pair: &str, name: &str| pair.split('=').next() == Some(name);
-    let value =
-        query.split('&').find(|pair| is(pair, DRY_RUN))?.split_once('=').map_or("", |(_, value)| value).to_owned();
-    let kept: Vec<&str> =
-        query.split('&').filter(|pair| !(is(pair, DRY_RUN) || value == "true" && is(pair, WAIT))).collect();
-    let path = uri.path();
-    let rest = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
-    *uri = rest.parse().ok()?;
-    Some(value)
+/// Takes the parameter out of the query, and of a dry run also `wait`: no handler needs to know them. Returns whether it is a
+/// dry run.
+///
+/// A value that is not understood is refused: the write must not happen instead.
+fn take_parameter(uri: &mut Uri) -> Result<bool, FieldError> {
+    let refuse = || FieldError::invalid(DRY_RUN, "dry_run must be true or false, and sent once");
+    let Some(query) = uri.query() else { return Ok(false) };
+    let Ok(pairs) = serde_html_form::from_str::<Vec<(String, String)>>(query) else { return Ok(false) };
+    let sent: Vec<&str> = pairs.iter().filter(|(name, _)| name == DRY_RUN).map(|(_, value)| &**value).collect();
+    let is_dry = match sent[..] {
+        [] => return Ok(false),
+        ["true"] => true,
+        ["false"] => false,
+        _ => return Err(refuse()),
+    };
+    let kept: Vec<_> = pairs.iter().filter(|(name, _)| !(name == DRY_RUN || is_dry && name == WAIT)).collect();
+    let rest = serde_html_form::to_string(kept).map_err(|_| refuse())?;
+    let mark = if rest.is_empty() { "" } else { "?" };
+    *uri = format!("{}{mark}{rest}", uri.path()).parse().map_err(|_| refuse())?;
+    Ok(is_dry)
 }
 
 #[cfg(test)]
@@ -88,16 +95,24 @@ mod tests {
 
     #[test]
     fn the_parameter_leaves_the_query() {
-        for (given, value, rest) in [
-            ("/a?dry_run=true&wait=5&x=1", Some("true"), "/a?x=1"),
-            ("/a?wait=5&dry_run=false", Some("false"), "/a?wait=5"),
-            ("/a?dry_run", Some(""), "/a"),
-            ("/a?dry_runs=true", None, "/a?dry_runs=true"),
-            ("/a", None, "/a"),
+        for (given, is_dry, rest) in [
+            ("/a?dry_run=true&wait=5&x=1", true, "/a?x=1"),
+            ("/a?wait=5&dry_run=false", false, "/a?wait=5"),
+            ("/a?dry%5Frun=true", true, "/a"),
+            ("/a?dry_runs=true", false, "/a?dry_runs=true"),
+            ("/a", false, "/a"),
         ] {
             let mut uri: Uri = given.parse().unwrap();
-            assert_eq!(take_parameter(&mut uri).as_deref(), value, "{given}");
+            assert_eq!(take_parameter(&mut uri), Ok(is_dry), "{given}");
             assert_eq!(uri.to_string(), rest, "{given}");
+        }
+    }
+
+    /// Otherwise the write would happen.
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for given in ["/a?dry_run", "/a?dry_run=1", "/a?dry_run=TRUE", "/a?dry_run=false&dry_run=true"] {
+            assert!(take_parameter(&mut given.parse().unwrap()).is_err(), "{given}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the codes of all problems, for the description of the API. docs/errors.md says what to do at each.
 
 /// In alphabetical order. An error is made with its code as a literal; a test compares these, the literals and the page.
-pub const PROBLEM_CODES: [&str; 67] = [
+pub const PROBLEM_CODES: [&str; 68] = [
     "address_not_allowed",
     "already_discarded",
     "already_processed",
@@ -11,6 +11,7 @@ pub const PROBLEM_CODES: [&str; 67] = [
     "backfill_running",
     "body_too_large",
     "bulk_ended",
+    "bulk_running",
     "clock_skew",
     "database_busy",
     "database_unavailable",
