@@ -14,6 +14,7 @@ mod drift;
 mod dry_runs;
 mod errors;
 mod etags;
+mod freezes;
 mod key_restrictions;
 mod key_revocation;
 mod key_rotation;

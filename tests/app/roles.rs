@@ -12,7 +12,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 47] = [
+const TABLES: [(&str, &str, &str); 48] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
@@ -28,6 +28,7 @@ const TABLES: [(&str, &str, &str); 47] = [
     ("deleted_workflows", "SIUD", ""),
     ("failed_logins", "SIUD", ""),
     ("fire_disagreements", "SIUD", "s"),
+    ("freezes", "SIUD", ""),
     ("idempotency_keys", "SIUD", ""),
     ("job_failures", "SIUD", ""),
     ("jobs", "SIUD", ""),

@@ -78,7 +78,7 @@ static HOUSES: [House; 18] = [
             ("due times", "due_times followers admission stats upcoming"),
             (
                 "rows",
-                "versions occurrences runs ledger_cursor spread prune_marks requested_fires job_failures identity",
+                "versions occurrences runs ledger_cursor freezes spread prune_marks requested_fires job_failures identity",
             ),
         ],
     },

@@ -4,6 +4,7 @@
 
 mod bulk;
 mod examples;
+mod freezes;
 mod process;
 mod receiver;
 mod retention;

@@ -168,6 +168,7 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/keys") => json!({"name": "stolen", "kind": "admin"}),
         ("POST", "/api/v1/workflows") => json!({"name": "stolen", "action": {"type": "log", "message": "stolen"}}),
         ("POST", "/api/v1/bulk") => json!({"verb": "archive"}),
+        ("POST", "/api/v1/freezes") => json!({"reason": "stolen"}),
         ("PUT", "/api/v1/teams/{id}/secrets/{name}") => json!({"value": "stolen"}),
         ("POST", "/api/v1/teams/{id}:rotate-signing-secret") => json!({"overlap_secs": 0}),
         ("POST", "/api/v1/teams/{id}:receiver-secret") => json!({"origin": "https://receiver.example"}),
@@ -297,6 +298,9 @@ async fn attacked_ids(s: &Story) -> Ids {
     // It is active already, so the job changes nothing.
     let resume = json!({"verb": "resume", "filter": {"workflow_ids": [daily.0]}});
     let bulk = s.editor().post("/api/v1/bulk", &resume).await.expect(202).json["id"].as_str().unwrap().to_owned();
+    // Planned for later, so that fires go on.
+    let planned = json!({"reason": MARKER, "from": day(-30)});
+    let freeze = s.editor().post("/api/v1/freezes", &planned).await.expect(201).json["id"].as_str().unwrap().to_owned();
     let mut keys = Vec::new();
     for role in ["viewer", "editor"] {
         let body = json!({"name": MARKER, "kind": "team", "team_id": s.keys.team_id, "role": role});
@@ -315,6 +319,7 @@ async fn attacked_ids(s: &Story) -> Ids {
         ("/api/v1/runs/", listed(&uuid, &[live, cancelled])),
         ("/api/v1/backfills/", listed(&uuid, &[backfill])),
         ("/api/v1/bulk/", listed(&uuid, &[bulk])),
+        ("/api/v1/freezes/", listed(&uuid, &[freeze])),
         ("/api/v1/outbox/", listed(&number, &outbox.lines().map(str::to_owned).collect::<Vec<_>>())),
     ])
 }

@@ -175,7 +175,7 @@ impl Slots {
 /// other's claims, so each of them but one may exceed it by what it takes, at most `most`. The limit is then full until the
 /// excess has ended.
 ///
-/// An automatic run waits while its workflow is paused, and does not start after it has expired. A run that had started
+/// An automatic run waits while its workflow is paused or its team is frozen, and does not start after it has expired. A run that had started
 /// and was handed over does not continue after `handed_over_until`. A run among `executing` waits until this process has
 /// ended its attempt.
 ///
@@ -214,6 +214,7 @@ pub async fn claim_due_runs(
             -- that the backlog of a team that can get none is not read, and of its limit over all instances. As many
             -- running runs are counted as the limit permits, and once; a lost run does not count
             SELECT t.team_id, COALESCE(u.slots, 0) AS used,
+                   freeze_over(t.team_id, cronbox_now(), cronbox_now()) IS NOT NULL AS is_frozen,
                    LEAST($6 - COALESCE(u.slots, 0),
                          GREATEST(LEAST(fairness.fair_share - COALESCE(u.slots, 0), $12 - $9 / 20),
                                   GREATEST(1, $9 / 100) - COALESCE(u.slots, 0), 0)
@@ -249,6 +250,7 @@ pub async fn claim_due_runs(
                        -- a run whose attempt this process has not ended yet waits until that attempt has ended
                    AND r.id <> ALL($5)
                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
+                   AND NOT (s.is_frozen AND r.trigger IN ('schedule', 'catch_up'))
                        -- a scalar subquery, because a join could read all workflows
                    AND (SELECT CASE WHEN r.trigger NOT IN ('schedule', 'catch_up') THEN w.state <> 'archived'
                                     WHEN w.state = 'active' OR w.pause_until <= $3 THEN

@@ -154,7 +154,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
                 time: due.time,
                 revision: due.revision,
                 decision: Decision::Missed,
-                reason: ReasonCode::Restored,
+                reason: ReasonCode::Restored.into(),
             })
             .collect();
         missed += span::record_not_run(&mut tx, id, &gap, now).await?;

@@ -8,20 +8,21 @@ use db::PgConnection;
 use schedule::delivery::GRACE;
 use workflows::Workflow;
 use workflows::definition::policies::{CatchUp, Policies};
-use workflows::reasons::ReasonCode;
+use workflows::reasons::{Reason, ReasonCode};
 
 use crate::due_times::{self, DueTime};
+use crate::freezes::{Freezes, read_freezes};
 use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
 use crate::versions::EndedBy;
 
 /// What the policy decides about a late time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Late {
     /// It runs.
     Runs,
     /// The time does not run: `missed` or `skipped_paused`, for this reason.
-    NotRun(Decision, ReasonCode),
+    NotRun(Decision, Reason),
 }
 
 /// The age up to which a time may run.
@@ -44,28 +45,32 @@ pub async fn decide_late_time(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
     let activated_on = ledger_cursor::find_cursor(tx, workflow.id).await?.and_then(|ledger| ledger.activated_on);
-    match out_of_reach(&workflow.spec.policies, due, activated_on, now) {
+    let freezes = read_freezes(tx, due.time.min(now), now).await?;
+    let Workflow { team_id, spec, .. } = workflow;
+    match out_of_reach(&spec.policies, due, activated_on, (*team_id, &freezes), now) {
         Some(not_run) => Ok(not_run),
         None => is_wanted(tx, workflow, due, now).await,
     }
 }
 
-/// Returns why a late time cannot run, if this does not depend on other due times.
+/// Returns why a late time cannot run, if this does not depend on other due times; with the team and the freezes of the
+/// time between the due time and `now`.
 #[must_use]
 pub fn out_of_reach(
     policies: &Policies,
     due: &DueTime,
     activated_on: Option<DateTime<Utc>>,
+    (team_id, freezes): (i64, &Freezes),
     now: DateTime<Utc>,
 ) -> Option<Late> {
-    let missed = |reason| Some(Late::NotRun(Decision::Missed, reason));
+    let missed = |reason: ReasonCode| Some(Late::NotRun(Decision::Missed, reason.into()));
+    let paused = |reason: ReasonCode| Some(Late::NotRun(Decision::SkippedPaused, reason.into()));
+    if let Some(text) = freezes.reason_over(team_id, due.time, now) {
+        return Some(Late::NotRun(Decision::SkippedPaused, Reason::of_freeze(text)));
+    }
     match due.ended_by {
-        Some(EndedBy::Pause) => {
-            return Some(Late::NotRun(Decision::SkippedPaused, ReasonCode::PausedBeforeRun));
-        }
-        Some(EndedBy::Archive) => {
-            return Some(Late::NotRun(Decision::SkippedPaused, ReasonCode::ArchivedBeforeRun));
-        }
+        Some(EndedBy::Pause) => return paused(ReasonCode::PausedBeforeRun),
+        Some(EndedBy::Archive) => return paused(ReasonCode::ArchivedBeforeRun),
         Some(EndedBy::Edit) => return missed(ReasonCode::ScheduleChangedBeforeRun),
         None => {}
     }
@@ -91,7 +96,7 @@ pub async fn is_wanted(
     due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let overtaken = Late::NotRun(Decision::Missed, ReasonCode::Superseded);
+    let overtaken = Late::NotRun(Decision::Missed, ReasonCode::Superseded.into());
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),
         CatchUp::Skip if is_newest(tx, workflow, due.time, now).await? => Ok(Late::Runs),

@@ -5,7 +5,7 @@
 //! | 4 fires | `invoke.rs`, `watchdog.rs`, `acceptance.rs`, `bulk.rs` |
 //! | 3 past times | `catch_up.rs`, `backfills.rs`, `manual.rs`, `verify.rs` |
 //! | 2 due times | `due_times.rs`, `followers.rs`, `admission/`, `stats.rs`, `upcoming.rs` |
-//! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `requested_fires.rs`, `job_failures.rs`, .. |
+//! | 1 rows | `versions.rs`, `occurrences.rs`, `runs.rs`, `ledger_cursor.rs`, `freezes.rs`, `requested_fires.rs`, `job_failures.rs`, .. |
 //!
 //! A file imports from its own floor and from those below it. This crate imports `schedule`, `db` and `workflows`. It
 //! must not import the executor, which performs the runs, nor `access`: a key decides no fire. It must not depend on
@@ -18,6 +18,7 @@ pub mod bulk;
 pub mod catch_up;
 pub mod due_times;
 pub mod followers;
+pub mod freezes;
 pub mod identity;
 pub mod invoke;
 pub mod job_failures;

@@ -38,6 +38,12 @@ impl Reason {
         Self { code, fact: fact.into().to_string() }
     }
 
+    /// The reason of a time that a freeze has stopped; `text` is what a person wrote about the freeze.
+    #[must_use]
+    pub fn of_freeze(text: &str) -> Self {
+        Self { code: ReasonCode::Frozen, fact: text.to_owned() }
+    }
+
     /// Reads a stored text: a code, or a sentence that the previous version stored. `None`: another text, for example
     /// the error of an action.
     #[must_use]
@@ -72,6 +78,7 @@ impl Reason {
         let fact = text.strip_prefix(start)?.strip_suffix(end)?;
         let fact = match code {
             ReasonCode::InstanceLostAfterCancel => Self::parse(fact)?.to_string(),
+            ReasonCode::Frozen => fact.to_owned(),
             _ => fact.parse::<i64>().ok()?.to_string(),
         };
         Some(Self { code, fact })
@@ -110,6 +117,7 @@ mod tests {
     fn codes_and_old_sentences_are_read_alike() {
         for code in ReasonCode::ALL {
             let reason = match code {
+                ReasonCode::Frozen => Reason::of_freeze("Black Friday: no jobs"),
                 ReasonCode::InstanceLostAfterCancel => {
                     Reason { code, fact: ReasonCode::ReplacedByLaterRun.as_str().to_owned() }
                 }

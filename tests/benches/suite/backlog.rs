@@ -220,7 +220,7 @@ impl Backlog {
     fn program(&self, tps: Option<u32>, mode: &str) -> Command {
         let mut command = Command::new(program("cronbox-publisher"));
         let tps = tps.map_or_else(|| UNLIMITED_TPS.to_owned(), |tps| tps.to_string());
-        command.arg(mode).envs(self.environment()).env("CRONBOX_API_TPS", tps).env("RUST_LOG", "error");
+        command.arg(mode).envs(self.environment()).env("CRONBOX_API_TPS", tps).env("RUST_LOG", "warn");
         command
     }
 

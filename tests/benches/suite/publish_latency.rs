@@ -139,9 +139,20 @@ async fn edit_silently(backlog: &Backlog, nth: u32) {
 async fn settled(backlog: &Backlog) {
     let began = Instant::now();
     while backlog.scalar::<i64>("SELECT COUNT(*) FROM outbox_events WHERE processed_on IS NULL").await > 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "rows are left open");
+        if began.elapsed() > Duration::from_secs(60) {
+            panic!("rows are left open at {}: {}", Clock::System.now(), left_open(backlog).await);
+        }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// What the database knows about the workflows whose rows stay open.
+async fn left_open(backlog: &Backlog) -> String {
+    let publications = "SELECT COALESCE(string_agg(to_jsonb(p)::text, E'\n'), 'no publication')
+                          FROM (SELECT * FROM publications
+                                 WHERE workflow_id IN (SELECT aggregate_id FROM outbox_events WHERE processed_on IS NULL)
+                                 LIMIT 10) AS p";
+    backlog.scalar(publications).await
 }
 
 fn bounds(now: DateTime<Utc>) -> Bounds {

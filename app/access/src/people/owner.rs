@@ -14,6 +14,8 @@ pub enum OwnedObject {
     Backfill(Uuid),
     /// A bulk operation.
     Bulk(Uuid),
+    /// A freeze; one of all teams belongs to none.
+    Freeze(Uuid),
     /// The team itself.
     Team(i64),
 }
@@ -29,6 +31,7 @@ pub async fn find_owner(db: &mut PgConnection, object: OwnedObject) -> sqlx::Res
         OwnedObject::Run(id) => owner_of_run(db, id).await,
         OwnedObject::Backfill(id) => owner_of_backfill(db, id).await,
         OwnedObject::Bulk(id) => owner_of_bulk(db, id).await,
+        OwnedObject::Freeze(id) => owner_of_freeze(db, id).await,
     }
 }
 
@@ -78,4 +81,15 @@ async fn owner_of_bulk(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<i
     )
     .fetch_optional(db)
     .await
+}
+
+async fn owner_of_freeze(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<i64>> {
+    let owner = sqlx::query_scalar!(
+        r#"
+        -- the team that owns a freeze
+        SELECT team_id FROM freezes WHERE id = $1
+        "#,
+        id,
+    );
+    Ok(owner.fetch_optional(db).await?.flatten())
 }

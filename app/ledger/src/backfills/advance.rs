@@ -9,6 +9,7 @@ use workflows::{Workflow, lock_workflow};
 use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
 use crate::admission::verdict;
+use crate::freezes;
 use crate::job_failures;
 use crate::occurrences::{Decision, Entry, Recorded, find_occurrence, record_occurrence};
 use crate::requested_fires::{DefaultRate, StartPermit, TeamRow, take_requested_fire, try_lock_team};
@@ -95,7 +96,8 @@ async fn step_one(
     Ok(step)
 }
 
-/// Advances one backfill. Locks the workflow first, then the backfill; later statements read them.
+/// Advances one backfill. Locks the workflow first, then the backfill; later statements read them. While the team is
+/// frozen it does not advance.
 async fn step(
     tx: &mut PgConnection,
     id: Uuid,
@@ -108,6 +110,9 @@ async fn step(
     if workflow.state == workflows::State::Archived {
         table::enter_state(tx, id, State::Cancelled, now).await?;
         return Ok(Pass { finished: 1, ..Pass::default() });
+    }
+    if freezes::read_freeze_now(tx, workflow.team_id).await?.is_some() {
+        return Ok(Pass::default());
     }
     let mut room = usize::try_from(i64::from(backfill.request.max_concurrent) - backfill.live).unwrap_or_default();
     let (mut started, mut cursor, mut is_last, mut is_limited) = (0, backfill.cursor, false, false);

@@ -13,6 +13,7 @@ use super::{Answer, Reason, disagreement};
 use crate::admission::verdict::{self, Place};
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime};
+use crate::freezes::read_freezes;
 use crate::identity;
 use crate::occurrences::{self, Current, Decision, Entry, Recorded, record_occurrence};
 use crate::runs::{self, RunState, Trigger, accept_run};
@@ -141,6 +142,11 @@ impl Case<'_> {
             // `CRONBOX_RETENTION_DAYS` was lowered may be longer.
             return Ok(Answer::Declined(Reason::TooOld).into());
         }
+        let freezes = read_freezes(tx, self.due.time.min(self.now), self.now).await?;
+        if let Some(text) = freezes.reason_over(self.workflow.team_id, self.due.time, self.now) {
+            let why = workflows::reasons::Reason::of_freeze(text).to_string();
+            return self.decline(tx, Decision::SkippedPaused, Some(&why), Reason::Paused).await;
+        }
         if age > window {
             let why = Some(ReasonCode::OlderThanCatchUpWindow.as_str());
             return self.decline(tx, Decision::Missed, why, Reason::TooOld).await;
@@ -154,7 +160,7 @@ impl Case<'_> {
                 catch_up::decide_late_time(tx, self.workflow, &self.due, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
-            return self.decline(tx, decision, Some(why.as_str()), reason).await;
+            return self.decline(tx, decision, Some(&why.to_string()), reason).await;
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };

@@ -114,6 +114,8 @@ struct Candidate {
     /// Whether nothing but a claim may start its runs: the database waits for its acceptance, or an admin has limited
     /// the running runs of the team.
     needs_claim: bool,
+    /// The text of a freeze that is or was in force since its time.
+    frozen: Option<String>,
 }
 
 /// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
@@ -130,7 +132,11 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
                (SELECT TRUE FROM runs r
                  WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NOT NULL AS "has_unfinished_run!",
                (SELECT cronbox_hold()) IS NOT NULL
-               OR COALESCE((SELECT l.running_runs FROM team_limits l WHERE l.team_id = w.team_id), 0) > 0 AS "needs_claim!"
+               OR COALESCE((SELECT l.running_runs FROM team_limits l WHERE l.team_id = w.team_id), 0) > 0 AS "needs_claim!",
+               -- nearly always no freeze is open, and then the function is not called
+               CASE WHEN (SELECT TRUE FROM freezes WHERE ends_on > hours_before(cronbox_now(), 1) LIMIT 1) THEN
+                    freeze_over(w.team_id, LEAST(f.time, (SELECT cronbox_now())), (SELECT cronbox_now()))
+               END AS frozen
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
           JOIN workflows w ON w.id = f.id
          CROSS JOIN LATERAL (SELECT * FROM schedule_versions s
@@ -168,7 +174,8 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             ..Policies::DEFAULT
         };
         let (now, team_id, has_unfinished_run) = (row.now, row.team_id, row.has_unfinished_run);
-        (row.id, Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim: row.needs_claim })
+        let (needs_claim, frozen) = (row.needs_claim, row.frozen);
+        (row.id, Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim, frozen })
     });
     Ok(candidates.collect())
 }
@@ -208,6 +215,7 @@ async fn admit<'a>(
     tx: &mut PgConnection,
     fires: Vec<OnTime<'a>>,
 ) -> sqlx::Result<(Vec<FireDecision<'a>>, Vec<(WorkflowId, DateTime<Utc>)>)> {
+    let (frozen, fires): (Vec<_>, Vec<_>) = fires.into_iter().partition(|one| one.candidate.frozen.is_some());
     let busy: Vec<i64> =
         fires.iter().filter(|one| one.candidate.has_unfinished_run).map(|one| one.fire.workflow_id.0).collect();
     let loads = if busy.is_empty() { HashMap::new() } else { load::read_loads(tx, &busy).await? };
@@ -228,7 +236,8 @@ async fn admit<'a>(
         Some(now) => verdict::take_waiting_places(tx, &replacing, now).await?,
         None => HashMap::new(),
     };
-    let (mut decisions, mut replaced) = (Vec::new(), Vec::new());
+    let mut decisions: Vec<_> = frozen.into_iter().filter_map(OnTime::decided_frozen).collect();
+    let mut replaced = Vec::new();
     for (admission, one) in evaluated {
         let outcome = match admission {
             Admission::Accepted => Outcome::Runs(RunState::Accepted),
@@ -273,6 +282,11 @@ fn evaluate(load: Load, policies: &Policies) -> Option<Admission> {
 }
 
 impl<'a> OnTime<'a> {
+    fn decided_frozen(self) -> Option<FireDecision<'a>> {
+        let text = self.candidate.frozen.clone()?;
+        Some(self.decided(Outcome::Frozen(text)))
+    }
+
     fn decided(self, outcome: Outcome) -> FireDecision<'a> {
         let Self { fire, candidate, run_after } = self;
         let (team_id, revision, now) = (candidate.team_id, candidate.version.revision, candidate.now);

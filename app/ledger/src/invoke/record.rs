@@ -33,33 +33,37 @@ pub(super) struct RecordedFires {
 }
 
 /// The outcome of a fire of the fast path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Its run is accepted, queued, or running on this instance.
     Runs(RunState),
     /// It is skipped, because a previous run has not ended.
     Skipped(ReasonCode),
+    /// It is skipped, because a freeze is or was in force; the text of the person who froze the schedules.
+    Frozen(String),
 }
 
 impl Outcome {
-    fn run_state(self) -> Option<RunState> {
+    fn run_state(&self) -> Option<RunState> {
         match self {
-            Self::Runs(state) => Some(state),
-            Self::Skipped(_) => None,
+            Self::Runs(state) => Some(*state),
+            Self::Skipped(_) | Self::Frozen(_) => None,
         }
     }
 
-    fn decision(self) -> Decision {
+    fn decision(&self) -> Decision {
         match self {
             Self::Runs(_) => Decision::Fired,
             Self::Skipped(_) => Decision::SkippedOverlap,
+            Self::Frozen(_) => Decision::SkippedPaused,
         }
     }
 
-    fn reason(self) -> Option<ReasonCode> {
+    fn reason(&self) -> Option<String> {
         match self {
             Self::Runs(_) => None,
-            Self::Skipped(reason) => Some(reason),
+            Self::Skipped(reason) => Some(reason.as_str().to_owned()),
+            Self::Frozen(text) => Some(workflows::reasons::Reason::of_freeze(text).to_string()),
         }
     }
 }
@@ -83,8 +87,7 @@ pub(super) async fn record_fires(
     let runs: Vec<Option<Uuid>> =
         all.clone().map(|one| one.outcome.run_state().map(|_| workflows::id::make_id(one.now))).collect();
     let decided: Vec<_> = all.clone().map(|one| one.outcome.decision().as_str().to_owned()).collect();
-    let reasons: Vec<Option<String>> =
-        all.clone().map(|one| one.outcome.reason().map(|reason| reason.as_str().to_owned())).collect();
+    let reasons: Vec<Option<String>> = all.clone().map(|one| one.outcome.reason()).collect();
     let workflows: Vec<_> = all.clone().map(|one| one.fire.workflow_id.0).collect();
     let times: Vec<_> = all.clone().map(|one| one.fire.scheduled_time).collect();
     let revisions: Vec<_> = all.clone().map(|one| one.revision).collect();
@@ -158,6 +161,7 @@ impl FireDecision<'_> {
         match run {
             Some(run) if self.outcome == Outcome::Runs(RunState::Running) => Answer::Started(run),
             Some(run) => Answer::Accepted(run),
+            None if matches!(self.outcome, Outcome::Frozen(_)) => Answer::Declined(Reason::Paused),
             None => Answer::Declined(Reason::Overlap),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
-use workflows::reasons::ReasonCode;
+use workflows::reasons::Reason;
 
 use super::Decision;
 
@@ -19,7 +19,7 @@ pub struct NotRun {
     /// `missed` or `skipped_paused`.
     pub decision: Decision,
     /// The reason.
-    pub reason: ReasonCode,
+    pub reason: Reason,
 }
 
 /// Lists the decided times after `after`, up to and including `until`.
@@ -122,7 +122,7 @@ pub async fn record_not_run_of_many(
     let ids: Vec<_> = times.iter().map(|_| workflows::id::make_id(now)).collect();
     let due_times: Vec<_> = times.iter().map(|not_run| not_run.time).collect();
     let decisions: Vec<_> = times.iter().map(|not_run| not_run.decision.as_str().to_owned()).collect();
-    let reasons: Vec<_> = times.iter().map(|not_run| not_run.reason.as_str().to_owned()).collect();
+    let reasons: Vec<_> = times.iter().map(|not_run| not_run.reason.to_string()).collect();
     let revisions: Vec<_> = times.iter().map(|not_run| not_run.revision).collect();
     let done = sqlx::query!(
         r#"

@@ -10,6 +10,7 @@ use super::evaluate::{Due, Evaluated, Page};
 use super::latest_end::find_latest_end;
 use super::read::{read_decisions, read_runs, read_workflows, use_one_snapshot};
 use super::{Cursor, Findings, Position, Span, Unfit};
+use crate::freezes::read_freezes;
 use crate::prune_marks;
 use crate::versions;
 
@@ -110,6 +111,7 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
         due,
         decisions: read_decisions(&mut tx, &ids, slice).await?,
         runs: read_runs(&mut tx, &ids, slice).await?,
+        freezes: read_freezes(&mut tx, slice.from, DateTime::<Utc>::MAX_UTC).await?,
         runs_pruned_before,
     };
     tx.rollback().await?;

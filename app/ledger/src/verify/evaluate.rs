@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::read::{Decided, Run, Workflow};
 use super::{Difference, Findings, Kind, Position, Span, Unjudged};
 use crate::due_times;
+use crate::freezes::Freezes;
 use crate::occurrences::Decision;
 use crate::runs::{RunState, Trigger};
 use crate::versions::{DueCheck, Version};
@@ -32,6 +33,7 @@ pub(super) struct Due {
 
 struct DueWorkflow {
     id: i64,
+    team_id: i64,
     ledger_since: Option<DateTime<Utc>>,
     decided_through: Option<DateTime<Utc>>,
     versions: Vec<Version>,
@@ -45,6 +47,7 @@ pub(super) struct Page {
     pub(super) due: Due,
     pub(super) decisions: Vec<Decided>,
     pub(super) runs: Vec<Run>,
+    pub(super) freezes: Freezes,
     pub(super) runs_pruned_before: Option<DateTime<Utc>>,
 }
 
@@ -65,7 +68,7 @@ impl Due {
     ) -> Self {
         let mut due = Self { workflows: Vec::new(), next: workflows.last().map(|last| last.id.saturating_add(1)) };
         let mut times = 0;
-        for Workflow { id, ledger_since, decided_through } in workflows {
+        for Workflow { id, team_id, ledger_since, decided_through } in workflows {
             if times >= TIMES {
                 due.next = Some(id);
                 break;
@@ -77,7 +80,7 @@ impl Due {
             times += due_times.times.len();
             let times = due_times.times.into_iter().map(|due| due.time).collect();
             let unjudged = due_times.unjudged;
-            due.workflows.push(DueWorkflow { id, ledger_since, decided_through, versions, times, unjudged });
+            due.workflows.push(DueWorkflow { id, team_id, ledger_since, decided_through, versions, times, unjudged });
         }
         due
     }
@@ -90,7 +93,7 @@ impl Due {
 impl Page {
     /// Adds the findings of the page, from a position on, until the answer is full.
     pub(super) fn evaluate_page(self, at: Position, mut findings: Findings) -> Evaluated {
-        let Page { due, decisions, runs, runs_pruned_before } = self;
+        let Page { due, decisions, runs, freezes, runs_pruned_before } = self;
         let mut entries = HashMap::<i64, BTreeMap<DateTime<Utc>, Entry>>::new();
         for decided in decisions {
             let of_workflow = entries.entry(decided.workflow_id).or_default();
@@ -105,7 +108,7 @@ impl Page {
                 entries.entry(*time).or_default().is_due = true;
             }
             let compared = at.after.filter(|_| workflow.id == at.workflow);
-            if let Err(through) = workflow.evaluate(&entries, compared, runs_pruned_before, &mut findings) {
+            if let Err(through) = workflow.evaluate(&entries, compared, (&freezes, runs_pruned_before), &mut findings) {
                 let next = Some(Position { workflow: workflow.id, after: through, ..at });
                 return Evaluated { findings, next, is_cut: true };
             }
@@ -121,7 +124,7 @@ impl DueWorkflow {
         &self,
         entries: &BTreeMap<DateTime<Utc>, Entry>,
         compared: Option<DateTime<Utc>>,
-        runs_pruned_before: Option<DateTime<Utc>>,
+        (freezes, runs_pruned_before): (&Freezes, Option<DateTime<Utc>>),
         findings: &mut Findings,
     ) -> Result<(), Option<DateTime<Utc>>> {
         if compared.is_none() {
@@ -145,6 +148,7 @@ impl DueWorkflow {
             let kinds = [
                 entry.against_the_schedule(is_unjudged).filter(|_| !is_undecided).map(|kind| (kind, None)),
                 entry.against_the_runs(runs_pruned_before),
+                entry.against_the_freezes(self.team_id, *time, freezes),
             ];
             let kinds: Vec<_> = kinds.into_iter().flatten().collect();
             if !findings.has_room_for(kinds.len()) {
@@ -184,6 +188,13 @@ impl Entry {
             Some(_) if self.is_due || is_unjudged => None,
             Some(decided) => (!decided.may_be_undue(&self.runs)).then_some(Kind::NotDue),
         }
+    }
+
+    /// Whether the time ran by the schedule although a freeze had stopped it.
+    fn against_the_freezes(&self, team: i64, time: DateTime<Utc>, freezes: &Freezes) -> Option<(Kind, Option<Uuid>)> {
+        let decided = self.decided?;
+        let ran = matches!(decided.decision, Decision::Fired | Decision::CaughtUp);
+        (ran && freezes.must_have_seen(team, time, decided.decided_on)).then_some((Kind::RanFrozen, decided.run_id))
     }
 
     /// Returns how the decision and its runs differ, and the run concerned.

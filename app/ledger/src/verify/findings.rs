@@ -49,6 +49,8 @@ pub enum Kind {
     RunWithoutDecision,
     /// Decision and run contradict each other, for example `missed` and a run of the schedule.
     Contradicted,
+    /// The decision says that the time ran by the schedule, and a freeze was in force before the decision.
+    RanFrozen,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             Kind::TwoRuns => "two_runs",
             Kind::RunWithoutDecision => "run_without_decision",
             Kind::Contradicted => "contradicted",
+            Kind::RanFrozen => "ran_frozen",
         }
     }
 }

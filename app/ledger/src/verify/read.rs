@@ -14,6 +14,7 @@ const PAGE: i64 = 500;
 
 pub(super) struct Workflow {
     pub(super) id: i64,
+    pub(super) team_id: i64,
     pub(super) ledger_since: Option<DateTime<Utc>>,
     /// The instant up to which its times are decided; `None`: the latest that can be verified.
     pub(super) decided_through: Option<DateTime<Utc>>,
@@ -50,7 +51,7 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
         Workflow,
         r#"
         -- a page of workflows, whatever their state: an archived workflow had due times, too
-        SELECT w.id AS "id!", w.ledger_since,
+        SELECT w.id AS "id!", w.team_id AS "team_id!", w.ledger_since,
                CASE WHEN f.workflow_id IS NOT NULL THEN
                     ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                END AS "decided_through?"

@@ -12,6 +12,7 @@ use super::Pass;
 use crate::admission::verdict;
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime, DueTimes};
+use crate::freezes::{Freezes, read_freezes};
 use crate::ledger_cursor::{self, Ledger};
 use crate::occurrences::span::{self, NotRun};
 use crate::occurrences::{Decision, Entry, Recorded, record_occurrence};
@@ -67,6 +68,7 @@ struct Stretch<'a> {
     workflow: &'a Workflow,
     ledger: Ledger,
     due_times: DueTimes,
+    freezes: Freezes,
     until: DateTime<Utc>,
     now: DateTime<Utc>,
 }
@@ -113,7 +115,8 @@ impl<'a> Stretch<'a> {
         let after = ledger.cursor.max(oldest).min(until);
         let versions = versions::read_over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
         let due_times = due_times::list_due_times(&versions, after, until, STRETCH);
-        Ok(Some(Self { workflow, ledger, due_times, until, now }))
+        let freezes = read_freezes(tx, after, now).await?;
+        Ok(Some(Self { workflow, ledger, due_times, freezes, until, now }))
     }
 
     /// Writes the decisions and advances the cursor.
@@ -154,13 +157,14 @@ impl<'a> Stretch<'a> {
 
     async fn decide_due_time(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
         let policies = &self.workflow.spec.policies;
-        if let Some(not_run) = catch_up::out_of_reach(policies, due, self.ledger.activated_on, self.now) {
+        let frozen = (self.workflow.team_id, &self.freezes);
+        if let Some(not_run) = catch_up::out_of_reach(policies, due, self.ledger.activated_on, frozen, self.now) {
             return Ok(not_run);
         }
         // Under `skip` only the last time of the stretch can be the newest, so the others need no query.
         let is_last = self.due_times.times.last().is_some_and(|last| last.time == due.time);
         if policies.catch_up == CatchUp::Skip && !is_last {
-            return Ok(Late::NotRun(Decision::Missed, ReasonCode::Superseded));
+            return Ok(Late::NotRun(Decision::Missed, ReasonCode::Superseded.into()));
         }
         catch_up::is_wanted(tx, self.workflow, due, self.now).await
     }

@@ -12,6 +12,7 @@ use super::member::{Instants, Member};
 use crate::admission::load::{self, Load};
 use crate::catch_up::{self, Late};
 use crate::due_times::DueTime;
+use crate::freezes::{Freezes, read_freezes};
 use crate::occurrences::Decision;
 use crate::occurrences::span::{self, NotRun};
 use crate::runs::{RunState, Trigger};
@@ -48,14 +49,16 @@ pub(super) async fn decide_members(
     instants: Instants,
 ) -> sqlx::Result<Verdicts> {
     let mut verdicts = Verdicts::default();
+    let oldest = undecided.iter().map(|(_, time)| *time).min().unwrap_or(instants.now);
+    let freezes = &read_freezes(tx, oldest, instants.now).await?;
     let candidates: Vec<_> =
-        members.iter().filter_map(|member| newest_candidate(member, undecided, instants)).collect();
+        members.iter().filter_map(|member| newest_candidate(member, undecided, freezes, instants)).collect();
     let ran_later = span::list_run_after(tx, &candidates).await?;
     let mut running = Vec::new();
     for member in members {
         let mut runs = Vec::new();
         for due in member.due_times.iter().filter(|due| undecided.contains(&(member.id, due.time))) {
-            match decide_due_time(member, due, ran_later.contains(&member.id), instants) {
+            match decide_due_time(member, due, ran_later.contains(&member.id), freezes, instants) {
                 Late::NotRun(decision, reason) => {
                     let not_run = NotRun { time: due.time, revision: due.revision, decision, reason };
                     verdicts.not_run.push((member.id, not_run));
@@ -77,27 +80,32 @@ pub(super) async fn decide_members(
 fn newest_candidate(
     member: &Member,
     undecided: &HashSet<(i64, DateTime<Utc>)>,
+    freezes: &Freezes,
     instants: Instants,
 ) -> Option<(i64, DateTime<Utc>)> {
     let newest = member.due_times.last()?;
     let may_run = member.policies.catch_up == CatchUp::Skip
         && undecided.contains(&(member.id, newest.time))
-        && catch_up::out_of_reach(&member.policies, newest, member.ledger.activated_on, instants.now).is_none();
+        && out_of_reach(member, newest, freezes, instants).is_none();
     may_run.then_some((member.id, newest.time))
 }
 
 /// As [`catch_up::decide_late_time`], for a workflow whose due times are all known.
-fn decide_due_time(member: &Member, due: &DueTime, has_run_later: bool, instants: Instants) -> Late {
-    let policies = &member.policies;
-    if let Some(not_run) = catch_up::out_of_reach(policies, due, member.ledger.activated_on, instants.now) {
+fn decide_due_time(member: &Member, due: &DueTime, has_run_later: bool, freezes: &Freezes, instants: Instants) -> Late {
+    if let Some(not_run) = out_of_reach(member, due, freezes, instants) {
         return not_run;
     }
     let is_newest = member.due_times.last().is_some_and(|last| last.time == due.time) && !has_run_later;
-    match policies.catch_up {
+    match member.policies.catch_up {
         CatchUp::RunAll => Late::Runs,
         CatchUp::Skip if is_newest => Late::Runs,
-        CatchUp::Skip | CatchUp::None => Late::NotRun(Decision::Missed, ReasonCode::Superseded),
+        CatchUp::Skip | CatchUp::None => Late::NotRun(Decision::Missed, ReasonCode::Superseded.into()),
     }
+}
+
+fn out_of_reach(member: &Member, due: &DueTime, freezes: &Freezes, instants: Instants) -> Option<Late> {
+    let frozen = (member.team_id, freezes);
+    catch_up::out_of_reach(&member.policies, due, member.ledger.activated_on, frozen, instants.now)
 }
 
 /// Decides which of the late runs start, and which wait.

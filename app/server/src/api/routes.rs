@@ -13,8 +13,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, bulk, drift, health, jobs, keys, me, outbox, signing, stats, team_limits, team_secrets,
-    teams, upcoming, verify,
+    allowed_hosts, audit, bulk, drift, freezes, health, jobs, keys, me, outbox, signing, stats, team_limits,
+    team_secrets, teams, upcoming, verify,
 };
 use super::request::dry_run;
 use super::request::etag::{self, Tagged};
@@ -167,6 +167,10 @@ routes! {
         Viewer    Read get    "/api/v1/bulk/{id}"                    bulk::get_bulk_operation;
         Editor    Edit post   "/api/v1/bulk/{id}:cancel"             bulk::cancel_bulk_operation;
         Viewer    List get    "/api/v1/bulk/{id}/items"              bulk::list_bulk_items;
+        Viewer    List get    "/api/v1/freezes"                      freezes::list_freezes;
+        Editor    Edit post   "/api/v1/freezes"                      freezes::create_freeze;
+        Viewer    Read get    "/api/v1/freezes/{id}"                 freezes::get_freeze;
+        Editor    Edit post   "/api/v1/freezes/{id}:lift"            freezes::lift_freeze;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
         Auditor   Read get    "/api/v1/jobs"                         jobs::list_jobs;
         Auditor   List get    "/api/v1/outbox"                       outbox::list_outbox;

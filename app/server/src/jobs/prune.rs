@@ -17,6 +17,7 @@ use access::repeats;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use ledger::bulk;
+use ledger::freezes;
 use ledger::job_failures;
 use ledger::prune_marks;
 
@@ -115,6 +116,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
     }
     remove_repeats(&mut connection, now).await?;
     bulk::remove_old(&mut connection, ages.runs).await?;
+    freezes::remove_old(&mut connection, ages.occurrences.min(ages.runs)).await?;
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
     let may_be_more = pass.may_be_more || dropped.may_be_more;

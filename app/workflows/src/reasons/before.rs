@@ -33,6 +33,7 @@ pub(super) fn sentence_before(code: ReasonCode) -> &'static str {
         ReasonCode::SlotWaitTooLong => "it waited for a slot longer than the catch-up window",
         ReasonCode::NotStartedInTime => "no executor started it within the catch-up window",
         ReasonCode::FailuresInARow => "paused by cronbox: {} runs in a row have failed",
+        ReasonCode::Frozen => code.sentence(),
         ReasonCode::Paused
         | ReasonCode::Restored
         | ReasonCode::PredecessorNotStarted

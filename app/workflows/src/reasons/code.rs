@@ -22,6 +22,8 @@ pub enum ReasonCode {
     ArchivedBeforeRun,
     /// The workflow was paused. Never stored: the row has the text of the person who paused it.
     Paused,
+    /// The schedules of the team, or of all teams, were frozen; the fact is the text of the person who froze them.
+    Frozen,
     /// Whether it ran is unknown, because the database was restored.
     Restored,
     /// Under `skip` the previous run has not ended.
@@ -68,7 +70,7 @@ pub enum ReasonCode {
 
 impl ReasonCode {
     /// All codes.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::BeforeActivation,
         Self::OlderThanCatchUpWindow,
         Self::NoFireAndNoCatchUp,
@@ -78,6 +80,7 @@ impl ReasonCode {
         Self::PausedBeforeRun,
         Self::ArchivedBeforeRun,
         Self::Paused,
+        Self::Frozen,
         Self::Restored,
         Self::PreviousRunNotEnded,
         Self::PredecessorNotStarted,
@@ -114,6 +117,7 @@ impl ReasonCode {
             Self::PausedBeforeRun => "paused_before_run",
             Self::ArchivedBeforeRun => "archived_before_run",
             Self::Paused => "paused",
+            Self::Frozen => "frozen",
             Self::Restored => "restored",
             Self::PreviousRunNotEnded => "previous_run_not_ended",
             Self::PredecessorNotStarted => "predecessor_not_started",
@@ -151,6 +155,7 @@ impl ReasonCode {
             Self::PausedBeforeRun => "the workflow was paused before the time ran",
             Self::ArchivedBeforeRun => "the workflow was archived before the time ran",
             Self::Paused => "the workflow was paused",
+            Self::Frozen => "the schedules were frozen: {}",
             Self::Restored => "the database was restored, so it is unknown whether it ran",
             Self::PreviousRunNotEnded => "the previous run has not ended",
             Self::PredecessorNotStarted => "the previous run had not started, and a newer time took its place",
@@ -178,7 +183,7 @@ impl ReasonCode {
     /// Whether the decision `skipped_paused` may have this reason, besides the text of a person.
     #[must_use]
     pub fn is_of_a_pause(self) -> bool {
-        matches!(self, Self::PausedBeforeRun | Self::ArchivedBeforeRun | Self::FailuresInARow)
+        matches!(self, Self::PausedBeforeRun | Self::ArchivedBeforeRun | Self::Frozen | Self::FailuresInARow)
     }
 
     pub(super) fn has_fact(self) -> bool {

@@ -76,7 +76,7 @@ pub struct DifferenceView {
     /// `missing`: the time was due and has no decision; `not_due`: it has a decision and was not due; `no_run`: the
     /// decision says that it ran, and its run does not exist; `two_runs`: it has two automatic runs;
     /// `run_without_decision`: no decision names its automatic run; `contradicted`: decision and run contradict each
-    /// other.
+    /// other; `ran_frozen`: it ran by the schedule although a freeze was in force.
     kind_code: Kind,
     decision: Option<Decision>,
     /// The run that disagrees, or that does not exist; null for `missing` and `not_due`.

@@ -347,9 +347,10 @@ fn by_constraint(constraint: &str) -> Option<Error> {
         }
         "team_limits_team_id_fkey" => Some(Error::not_found()),
         "teams_name_key" => Some(Error::conflict("name_taken", "another team has this name")),
-        "workflows_team_id_fkey" | "api_keys_team_id_fkey" | "bulk_operations_team_id_fkey" => {
-            Some(FieldError::new("unknown_team", "team_id", "no team has this id").into())
-        }
+        "workflows_team_id_fkey"
+        | "api_keys_team_id_fkey"
+        | "bulk_operations_team_id_fkey"
+        | "freezes_team_id_fkey" => Some(FieldError::new("unknown_team", "team_id", "no team has this id").into()),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the codes of all problems, for the description of the API. docs/errors.md says what to do at each.
 
 /// In alphabetical order. An error is made with its code as a literal; a test compares these, the literals and the page.
-pub const PROBLEM_CODES: [&str; 68] = [
+pub const PROBLEM_CODES: [&str; 70] = [
     "address_not_allowed",
     "already_discarded",
     "already_processed",
@@ -18,6 +18,7 @@ pub const PROBLEM_CODES: [&str; 68] = [
     "duplicate_field",
     "edit_queue_full",
     "forbidden",
+    "freeze_ended",
     "idempotency_key_reused",
     "identity_provider_unavailable",
     "immutable_field",
@@ -59,6 +60,7 @@ pub const PROBLEM_CODES: [&str; 68] = [
     "span_too_old",
     "sub_minute_unsupported",
     "too_long",
+    "too_many_freezes",
     "too_many_occurrences",
     "too_many_secrets",
     "unauthorized",

@@ -38,6 +38,7 @@ async fn object_of_path(parts: &mut Parts) -> Option<OwnedObject> {
         "workflows" | "schedules" => id.parse().ok().map(OwnedObject::Workflow),
         "runs" => id.parse().ok().map(OwnedObject::Run),
         "bulk" => id.parse().ok().map(OwnedObject::Bulk),
+        "freezes" => id.parse().ok().map(OwnedObject::Freeze),
         "backfills" => id.parse().ok().map(OwnedObject::Backfill),
         "teams" => id.parse().ok().map(OwnedObject::Team),
         _ => None,
