@@ -14,6 +14,7 @@ mod drift;
 mod dry_runs;
 mod errors;
 mod etags;
+mod events;
 mod freezes;
 mod key_restrictions;
 mod key_revocation;

@@ -12,7 +12,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 48] = [
+const TABLES: [(&str, &str, &str); 50] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
@@ -26,6 +26,8 @@ const TABLES: [(&str, &str, &str); 48] = [
     ("decision_minutes", "SIUD", ""),
     ("decision_sums", "SIUD", ""),
     ("deleted_workflows", "SIUD", ""),
+    ("event_listeners", "SU", "S"),
+    ("events", "SIUD", "I"),
     ("failed_logins", "SIUD", ""),
     ("fire_disagreements", "SIUD", "s"),
     ("freezes", "SIUD", ""),

@@ -105,7 +105,7 @@ static HOUSES: [House; 18] = [
             ("edits", "workflow zones drift"),
             ("secrets", "secrets"),
             ("outbox", "outbox notify"),
-            ("audit", "audit"),
+            ("audit", "audit events"),
             ("values", "database_time failpoint id keyset reasons signing trigger"),
             ("definition", "definition"),
         ],

@@ -33,6 +33,9 @@ use crate::network::network_of;
 use crate::people::signed_in::{KnownTokens, PersonOfCaller};
 use crate::rights::{Kind, Role, Scope, Scopes};
 
+/// How many streams of events a key may have open on one instance.
+const STREAMS_OF_A_KEY: i64 = 5;
+
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
 const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
@@ -425,6 +428,14 @@ impl Gate {
             Work::Edit => Some(self.in_flight.take_place(Counted::Edits(team_id), limits.edits_in_flight)?),
         };
         Ok(Places { requests, work })
+    }
+
+    /// Counts a stream of a key, which stays open; it is not counted among its requests.
+    ///
+    /// # Errors
+    /// Fails if the key has as many open as it may have.
+    pub fn take_stream_place(&self, caller: &Caller) -> Result<Place, Full> {
+        self.in_flight.take_place(Counted::Streams(caller.id), Some(STREAMS_OF_A_KEY))
     }
 
     /// Writes when and from where keys were used since the last call; called once a minute.

@@ -11,6 +11,8 @@ use uuid::Uuid;
 pub enum Counted {
     /// All requests of a key.
     Key(Uuid),
+    /// The streams of a key.
+    Streams(Uuid),
     /// All requests of a team.
     Team(i64),
     /// The edits of a team.

@@ -69,9 +69,13 @@ pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) 
     dry_run::note_change(entry.verb, &entry.subject, before.as_ref(), after.as_ref());
     sqlx::query!(
         r#"
-        -- record an audit entry
-        INSERT INTO audit_log (at, actor, verb, subject, before, after, team_id, actor_name, source_address, trace_id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        -- record an audit entry, and the event of the edit if a client follows the events
+        WITH logged AS (
+            INSERT INTO audit_log (at, actor, verb, subject, before, after, team_id, actor_name, source_address, trace_id)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        )
+        INSERT INTO events (kind, what, team_id, workflow_id, subject, actor)
+        SELECT 'edit', $3, $7, substring($4 FROM '^workflow:([0-9]{1,18})$')::bigint, $4, $2 WHERE events_wanted()
         "#,
         edit.now,
         edit.actor,

@@ -17,6 +17,7 @@ pub mod audit;
 pub mod database_time;
 pub mod definition;
 pub mod drift;
+pub mod events;
 pub mod failpoint;
 pub mod id;
 pub mod keyset;

@@ -36,6 +36,8 @@ REVOKE DELETE ON team_limits, team_usage, team_requested_fires FROM cronbox_app;
 -- The shares of the watchdog stay, and their number. Partitions are made and dropped by functions of the owner.
 REVOKE INSERT, DELETE ON watchdog_shards FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON partition_bounds FROM cronbox_app;
+-- There is one row that says whether clients follow the events.
+REVOKE INSERT, DELETE ON event_listeners FROM cronbox_app;
 -- Since when the statistics count is what their migration has found.
 REVOKE INSERT, UPDATE, DELETE ON statistics_start FROM cronbox_app;
 -- Which database this is, and how far it was pruned, is never forgotten.
@@ -54,6 +56,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, sweep_sig
     TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE ON config_generation, database_identity TO cronbox_publisher;
 GRANT SELECT ON zone_data, zone_changes TO cronbox_publisher;
+-- The event of a sync, while clients follow the events.
+GRANT SELECT ON event_listeners TO cronbox_publisher;
+GRANT INSERT ON events TO cronbox_publisher;
 -- For the metrics.
 GRANT SELECT ON ledger, watchdog_shards TO cronbox_publisher;
 GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronbox_publisher;

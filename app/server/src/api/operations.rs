@@ -4,6 +4,7 @@ pub mod allowed_hosts;
 pub mod audit;
 pub mod bulk;
 pub mod drift;
+pub mod events;
 pub mod freezes;
 pub mod health;
 pub mod jobs;

@@ -17,4 +17,5 @@ pub(crate) mod read;
 pub(crate) mod refused;
 pub(crate) mod repeat;
 pub(crate) mod request_id;
+pub(crate) mod streams;
 pub(crate) mod team;

@@ -13,12 +13,13 @@ use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, bulk, drift, freezes, health, jobs, keys, me, outbox, signing, stats, team_limits,
+    allowed_hosts, audit, bulk, drift, events, freezes, health, jobs, keys, me, outbox, signing, stats, team_limits,
     team_secrets, teams, upcoming, verify,
 };
 use super::request::dry_run;
 use super::request::etag::{self, Tagged};
 use super::request::limits::{self, Load};
+use super::request::streams;
 use super::runs::{self, backfills, invoke, manual, occurrences};
 use super::workflows::{self, previews, schedules, verbs, versions};
 use crate::App;
@@ -167,6 +168,7 @@ routes! {
         Viewer    Read get    "/api/v1/bulk/{id}"                    bulk::get_bulk_operation;
         Editor    Edit post   "/api/v1/bulk/{id}:cancel"             bulk::cancel_bulk_operation;
         Viewer    List get    "/api/v1/bulk/{id}/items"              bulk::list_bulk_items;
+        Viewer    Stream get  "/api/v1/events"                       events::follow_events;
         Viewer    List get    "/api/v1/freezes"                      freezes::list_freezes;
         Editor    Edit post   "/api/v1/freezes"                      freezes::create_freeze;
         Viewer    Read get    "/api/v1/freezes/{id}"                 freezes::get_freeze;
@@ -215,12 +217,15 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
             let handler = match route.load.counted_work() {
                 Some(work) => (route.serve)()
                     .route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request)),
+                None if route.load == Load::Stream => {
+                    (route.serve)().route_layer(middleware::from_fn_with_state(app.clone(), streams::admit_stream))
+                }
                 None => (route.serve)(),
             };
             let tagged = match route.load {
                 Load::Read => Some(Tagged::Object),
                 Load::List => Some(Tagged::Page),
-                Load::Open | Load::Fire | Load::Edit => None,
+                Load::Open | Load::Fire | Load::Edit | Load::Stream => None,
             };
             let handler = match tagged.filter(|_| route.method == "get") {
                 Some(tagged) => {
@@ -230,7 +235,7 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
             };
             let handler = match route.load {
                 Load::Edit => handler.layer(middleware::from_fn(dry_run::write_or_dry_run)),
-                Load::Open | Load::Fire | Load::Read | Load::List => handler,
+                Load::Open | Load::Fire | Load::Read | Load::List | Load::Stream => handler,
             };
             // Only lists are large; a layer costs each request that passes it, and other requests wait for its thread.
             let handler = match route.load {
@@ -239,7 +244,7 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
                         .quality(CompressionLevel::Fastest)
                         .compress_when(SizeAbove::new(COMPRESSED_FROM)),
                 ),
-                Load::Open | Load::Fire | Load::Read | Load::Edit => handler,
+                Load::Open | Load::Fire | Load::Read | Load::Edit | Load::Stream => handler,
             };
             router = router.route(&pattern, handler);
         }

@@ -115,6 +115,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     remove_repeats(&mut connection, now).await?;
+    workflows::events::remove_old(&mut connection).await?;
     bulk::remove_old(&mut connection, ages.runs).await?;
     freezes::remove_old(&mut connection, ages.occurrences.min(ages.runs)).await?;
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;

@@ -142,6 +142,12 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                     WHERE before.workflow_id = s.workflow_id
              ) AS r
              WHERE p.workflow_id = s.workflow_id
+        ), announced AS (
+            -- only while a client of the app follows the events
+            INSERT INTO events (kind, what, team_id, workflow_id, revision)
+            SELECT 'sync', 'synced', w.team_id, s.workflow_id, s.revision
+              FROM s LEFT JOIN workflows AS w ON w.id = s.workflow_id
+             WHERE (SELECT events_wanted())
         )
         SELECT COUNT(*) AS "rows!", COUNT(DISTINCT aggregate_id) AS "workflows!" FROM marked
         "#,

@@ -108,7 +108,15 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
 pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unpublished<'_>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle unpublished: an edit during the call has reset attempts and class, which this keeps
+        -- settle unpublished: an edit during the call has reset attempts and class, which this keeps. A permanent failure is an
+        -- event, while a client of the app follows the events
+        WITH announced AS (
+            INSERT INTO events (kind, what, team_id, workflow_id)
+            SELECT 'sync', 'failed', w.team_id, s.workflow_id
+              FROM jsonb_to_recordset($1) AS s (workflow_id bigint, error_class text, is_superseded boolean)
+              LEFT JOIN workflows AS w ON w.id = s.workflow_id
+             WHERE (SELECT events_wanted()) AND s.error_class = 'permanent' AND NOT s.is_superseded
+        )
         UPDATE publications AS p
            SET attempt_count = CASE -- what the environment refuses says nothing about earlier attempts either
                                     WHEN s.error_class = 'environment' THEN 0

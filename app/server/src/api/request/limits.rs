@@ -33,13 +33,15 @@ pub enum Load {
     List,
     /// It writes.
     Edit,
+    /// Its answer may stay open.
+    Stream,
 }
 
 impl Load {
     /// What is counted of it, if it is.
     pub(crate) fn counted_work(self) -> Option<Work> {
         match self {
-            Load::Open | Load::Fire => None,
+            Load::Open | Load::Fire | Load::Stream => None,
             Load::Read => Some(Work::Read),
             Load::List => Some(Work::List),
             Load::Edit => Some(Work::Edit),
@@ -136,7 +138,7 @@ fn pool_of_keys(app: &App, work: Work) -> &PgPool {
     }
 }
 
-fn refused(full: Full) -> Error {
+pub(super) fn refused(full: Full) -> Error {
     let limit = |policy| Limit { policy, quota: full.limit, window_secs: None, retry_secs: 1 };
     let detail = |what: &str| {
         format!("{} {what} are in progress, which is the limit: wait for Retry-After seconds, then repeat", full.limit)
@@ -145,6 +147,7 @@ fn refused(full: Full) -> Error {
         Counted::Key(_) => {
             Error::limited("limit_requests_in_flight", detail("requests with this key"), limit("key-requests"))
         }
+        Counted::Streams(_) => Error::limited("limit_streams", detail("streams with this key"), limit("key-streams")),
         Counted::Team(_) => {
             Error::limited("limit_requests_in_flight", detail("requests of the team"), limit("team-requests"))
         }

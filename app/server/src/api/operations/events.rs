@@ -1,0 +1,278 @@
+//! Steps 1, 4 and 7 of 7: the API of events: a page of them, or a stream that stays open (server-sent events).
+//!
+//! A stream begins with `ready`: what a client reads from then on is no older than the stream. `Last-Event-ID` continues
+//! a stream that broke; if some of its events are not kept any more, it begins with `reset` instead.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{self, Sse};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use futures::stream::{self, Stream};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+use workflows::definition::field::FieldError;
+use workflows::events::{self, Event, EventKind, Kept, Position};
+
+use crate::App;
+use crate::api::request::auth::{Caller, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::Params;
+use crate::api::request::page;
+use crate::api::request::streams::{AdmittedStream, wants_stream};
+use crate::api::request::team::teams_of_list;
+
+/// How often a stream reads.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// How often a stream sends something, and checks that its caller may still read.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How often a stream removes old events.
+const REMOVE_EVERY: Duration = Duration::from_secs(60);
+/// Events that are read at once.
+const AT_ONCE: i64 = 200;
+
+/// An event: something has changed. It says what, and not how: read the object.
+#[derive(Serialize, ToSchema)]
+pub struct EventView {
+    /// Its place in the stream; the same event always has the same one.
+    #[schema(example = "81726.5")]
+    id: String,
+    at: DateTime<Utc>,
+    kind: EventKind,
+    /// The verb of an edit, `synced` or `failed`, the decision, or the final state of a run.
+    #[schema(example = "fired")]
+    what: String,
+    /// Null: an object of the operators.
+    team_id: Option<i64>,
+    workflow_id: Option<i64>,
+    run_id: Option<Uuid>,
+    scheduled_time: Option<DateTime<Utc>>,
+    /// The revision that EventBridge has, or that made the time due.
+    revision: Option<i64>,
+    /// The object of an edit.
+    #[schema(example = "workflow:12")]
+    subject: Option<String>,
+    /// Who made an edit, as in the audit log.
+    actor: Option<String>,
+}
+
+/// Some events.
+#[derive(Serialize, ToSchema)]
+pub struct EventsView {
+    items: Vec<EventView>,
+    /// Where the next request continues.
+    next_cursor: String,
+}
+
+/// Which events.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    /// `None`: of every team of the caller.
+    team_id: Option<i64>,
+}
+
+/// Which events, and from where on.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventParams {
+    /// Only events of this team; for admins and persons of several teams.
+    team_id: Option<i64>,
+    /// Events on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the previous page, or the `id` of the last event. Without it, the answer has no events and says where
+    /// to continue.
+    cursor: Option<String>,
+}
+
+/// Read what has changed since a cursor: edits, syncs with EventBridge, decisions and ends of runs. With `Accept:
+/// text/event-stream` the answer is a stream that stays open.
+#[utoipa::path(get, path = "/api/v1/events", tag = "operations", params(EventParams),
+    responses((status = 200, content((EventsView = "application/json"), (String = "text/event-stream"))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn follow_events(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    headers: HeaderMap,
+    admitted: Option<Extension<Arc<AdmittedStream>>>,
+    Params(params): Params<EventParams>,
+) -> Result<Response, Error> {
+    let reader = Reader { team_id: params.team_id };
+    let teams = reader.teams(&caller)?;
+    let limit = page::parse_limit(params.limit)?;
+    match admitted.filter(|_| wants_stream(&headers)) {
+        Some(Extension(admitted)) => {
+            let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+            let (position, first) = begin_stream(&app, last.or(params.cursor)).await?;
+            let stream = OpenStream::new(app, admitted, reader, teams, position, first);
+            Ok(Sse::new(stream.into_events()).into_response())
+        }
+        None => Ok(Json(read_page(&app, teams.as_deref(), params.cursor, limit).await?).into_response()),
+    }
+}
+
+async fn read_page(app: &App, teams: Option<&[i64]>, cursor: Option<String>, limit: i64) -> Result<EventsView, Error> {
+    let Some(cursor) = cursor else {
+        let position = events::begin_following(&app.pools.reads).await?;
+        return Ok(EventsView { items: Vec::new(), next_cursor: position.to_string() });
+    };
+    let after = parse_position(&cursor)?;
+    let mut db = app.pools.reads.acquire().await?;
+    if events::follow_on(&mut db, after).await? == Kept::Incomplete {
+        let detail = "the events after this cursor are not kept any more: read your lists, and begin without a cursor";
+        return Err(FieldError::new("invalid_cursor", "cursor", detail).into());
+    }
+    let read = events::read_events(&mut db, after, teams, limit).await?;
+    let items = read.events.into_iter().map(EventView::from).collect();
+    Ok(EventsView { items, next_cursor: read.through.to_string() })
+}
+
+fn parse_position(cursor: &str) -> Result<Position, FieldError> {
+    let detail = "cursor must be next_cursor of a page, or the id of an event";
+    cursor.parse().map_err(|()| FieldError::new("invalid_cursor", "cursor", detail))
+}
+
+/// Returns where a stream begins, and the name of its first event.
+async fn begin_stream(app: &App, last: Option<String>) -> Result<(Position, &'static str), Error> {
+    let mut first = "ready";
+    if let Some(last) = last {
+        let after = parse_position(&last)?;
+        let mut db = app.pools.reads.acquire().await?;
+        if events::follow_on(&mut db, after).await? == Kept::Complete {
+            return Ok((after, first));
+        }
+        first = "reset";
+    }
+    Ok((events::begin_following(&app.pools.reads).await?, first))
+}
+
+impl Reader {
+    /// The teams whose events the caller reads; `None`: all.
+    fn teams(self, caller: &Caller) -> Result<Option<Vec<i64>>, Error> {
+        Ok(teams_of_list(caller, self.team_id)?.into_iter().collect())
+    }
+}
+
+/// A stream that is open.
+struct OpenStream {
+    app: App,
+    admitted: Arc<AdmittedStream>,
+    reader: Reader,
+    teams: Option<Vec<i64>>,
+    position: Position,
+    unsent: VecDeque<sse::Event>,
+    reads_at: Instant,
+    beats_at: Instant,
+    removes_at: Instant,
+}
+
+impl OpenStream {
+    fn new(
+        app: App,
+        admitted: Arc<AdmittedStream>,
+        reader: Reader,
+        teams: Option<Vec<i64>>,
+        position: Position,
+        first: &'static str,
+    ) -> Self {
+        let now = Instant::now();
+        let first = sse::Event::default().event(first).id(position.to_string()).data("{}");
+        Self {
+            app,
+            admitted,
+            reader,
+            teams,
+            position,
+            unsent: VecDeque::from([first]),
+            reads_at: now,
+            beats_at: now + HEARTBEAT,
+            removes_at: now + REMOVE_EVERY,
+        }
+    }
+
+    fn into_events(self) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+        stream::unfold(self, |mut stream| async move {
+            let next = stream.next_event().await?;
+            Some((Ok(next), stream))
+        })
+    }
+
+    /// Returns `None` when the stream ends: the client connects again, and continues from its last event.
+    async fn next_event(&mut self) -> Option<sse::Event> {
+        loop {
+            if let Some(event) = self.unsent.pop_front() {
+                return Some(event);
+            }
+            tokio::select! {
+                () = self.admitted.until_dismissed() => return None,
+                () = tokio::time::sleep_until(self.reads_at.min(self.beats_at)) => {}
+            }
+            let now = Instant::now();
+            if now >= self.beats_at {
+                self.beats_at = now + HEARTBEAT;
+                self.go_on().await?;
+                // The id, too, so that a client that had no event for long continues from here.
+                return Some(sse::Event::default().id(self.position.to_string()).comment("heartbeat"));
+            }
+            if let Err(error) = self.read(now).await {
+                tracing::debug!(%error, "stream of events ended");
+                return None;
+            }
+        }
+    }
+
+    /// Ends the stream of a key that was revoked, of a person who left the team, and of a client that is an hour behind.
+    async fn go_on(&mut self) -> Option<()> {
+        let caller = self.admitted.identify_again(&self.app).await.ok()?;
+        self.teams = self.reader.teams(&caller).ok()?;
+        let mut db = self.app.pools.reads.acquire().await.ok()?;
+        let kept = events::follow_on(&mut db, self.position).await.ok()?;
+        (kept == Kept::Complete).then_some(())
+    }
+
+    async fn read(&mut self, now: Instant) -> sqlx::Result<()> {
+        let mut db = self.app.pools.reads.acquire().await?;
+        if now >= self.removes_at {
+            self.removes_at = now + REMOVE_EVERY;
+            events::remove_old(&mut db).await?;
+        }
+        let read = events::read_events(&mut db, self.position, self.teams.as_deref(), AT_ONCE).await?;
+        self.position = read.through;
+        self.unsent.extend(read.events.into_iter().map(EventView::from).filter_map(EventView::into_sse));
+        self.reads_at = if read.may_be_more { now } else { now + READ_EVERY };
+        Ok(())
+    }
+}
+
+impl EventView {
+    fn into_sse(self) -> Option<sse::Event> {
+        let event = sse::Event::default().event(self.kind.as_str()).id(self.id.clone());
+        event.json_data(self).ok()
+    }
+}
+
+impl From<Event> for EventView {
+    fn from(event: Event) -> Self {
+        Self {
+            id: event.position.to_string(),
+            at: event.created_on,
+            kind: event.kind,
+            what: event.what,
+            team_id: event.team_id,
+            workflow_id: event.workflow_id,
+            run_id: event.run_id,
+            scheduled_time: event.scheduled_time,
+            revision: event.revision,
+            subject: event.subject,
+            actor: event.actor,
+        }
+    }
+}
