@@ -12,7 +12,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 50] = [
+const TABLES: [(&str, &str, &str); 51] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
@@ -43,6 +43,7 @@ const TABLES: [(&str, &str, &str); 50] = [
     ("publications", "SIUD", "SIUD"),
     ("publishers", "SUD", "SIUD"),
     ("rollout_queue", "S", "SIUD"),
+    ("run_attempts", "SIUD", ""),
     ("run_end_minutes", "SIUD", ""),
     ("run_end_sums", "SIUD", ""),
     ("run_results", "SIUD", ""),

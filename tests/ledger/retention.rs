@@ -407,3 +407,23 @@ async fn backfills_go_after_their_runs() {
     s.publish().await;
     s.end_early().await;
 }
+
+/// The attempts of a run are kept as long as the run; freezes and events that have ended long ago go, too.
+#[tokio::test]
+async fn old_attempts_and_freezes_are_removed() {
+    let s = story().await;
+    s.now_is(NOW).await;
+    let now: DateTime<Utc> = NOW.parse().unwrap();
+    for age in [91, 89] {
+        let on = now - TimeDelta::days(age);
+        let attempt = "INSERT INTO run_attempts (run_id, attempt, ended_on, outcome) VALUES ($1, 1, $2, 'lost')";
+        sqlx::query(attempt).bind(workflows::id::make_id(on)).bind(on).execute(&s.pool).await.unwrap();
+        let freeze = "INSERT INTO freezes (id, reason, starts_on, ends_on, actor, created_on)
+                      VALUES (gen_random_uuid(), $1, $2, $2 + INTERVAL '1 hour', 'a', $2)";
+        sqlx::query(freeze).bind(age.to_string()).bind(on).execute(&s.pool).await.unwrap();
+    }
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM run_attempts").await, 1);
+    assert_eq!(s.table("SELECT reason FROM freezes").await, "89");
+    s.end_early().await;
+}

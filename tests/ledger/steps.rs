@@ -39,6 +39,19 @@ pub(crate) async fn fire_on_time(s: &Story, wf: WorkflowId, time: &str) -> Strin
     fire(s, wf, time).await
 }
 
+/// The timeline of a run: each attempt with its outcome, when it ended, and its error.
+pub(crate) async fn timeline(s: &Story, run: Uuid) -> Vec<String> {
+    let run = s.editor().get(&format!("/api/v1/runs/{run}")).await.expect(200).json;
+    let line = |attempt: &Value| {
+        let text = |field: &str| attempt[field].as_str().unwrap_or("-").to_owned();
+        let ended_on = text("ended_on");
+        let ended_on = ended_on.get(11..19).unwrap_or("-");
+        assert!(attempt["started_on"].is_string(), "{attempt}");
+        format!("{} {} {ended_on} {}", attempt["attempt"], text("outcome"), text("error"))
+    };
+    run["attempts"].as_array().unwrap().iter().map(line).collect()
+}
+
 /// Claims a workflow's accepted runs, as an executor does.
 pub(crate) async fn claimed(s: &Story, wf: WorkflowId) {
     let others = "SELECT id FROM runs WHERE workflow_id <> $1 AND state = 'accepted'";

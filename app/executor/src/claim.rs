@@ -430,10 +430,15 @@ pub async fn try_run_again(
     let done = sqlx::query!(
         r#"
         -- try a run again: the pause is in the row, so that it outlives this instance
-        UPDATE runs
-           SET state = 'accepted', tries = tries + 1, run_after = $4, error = $5,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = $1 AND state = 'running' AND locked_by = $2 AND attempt = $3 AND cancel_requested_on IS NULL
+        WITH again AS (
+            UPDATE runs
+               SET state = 'accepted', tries = tries + 1, run_after = $4, error = $5,
+                   locked_by = NULL, locked_at = NULL, lease_until = NULL
+             WHERE id = $1 AND state = 'running' AND locked_by = $2 AND attempt = $3 AND cancel_requested_on IS NULL
+            RETURNING id, attempt, started_on, error
+        )
+        INSERT INTO run_attempts (run_id, attempt, started_on, ended_on, outcome, error)
+        SELECT id, attempt, started_on, cronbox_now(), 'failed', error FROM again
         "#,
         run.id,
         instance,
@@ -623,7 +628,10 @@ pub async fn hand_over_unknown(
                                        END
               FROM own
              WHERE r.id = own.id AND NOT own.is_cancelled AND r.state = 'running' AND r.locked_by = $1
-            RETURNING r.id
+            RETURNING r.id, r.attempt, r.started_on
+        ), attempts AS (
+            INSERT INTO run_attempts (run_id, attempt, started_on, ended_on, outcome)
+            SELECT id, attempt, started_on, cronbox_now(), 'handed_over' FROM handed_over
         ), cancelled AS (
             DELETE FROM runs_live r USING own
              WHERE r.id = own.id AND own.is_cancelled AND r.state = 'running' AND r.locked_by = $1

@@ -104,13 +104,18 @@ async fn accept_again(
     sqlx::query!(
         r#"
         -- hand over a run: no recovery, because its instance is not lost
-        UPDATE runs_live
-           SET state = 'accepted', run_after = LEAST(run_after, $3), handed_over = handed_over + 1,
-               cut_off = cut_off + $2, locked_by = NULL, locked_at = NULL, lease_until = NULL,
-               handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off + $2) THEN
-                                        cronbox_now() + make_interval(secs => $4)
-                                   END
-         WHERE id = $1
+        WITH again AS (
+            UPDATE runs_live
+               SET state = 'accepted', run_after = LEAST(run_after, $3), handed_over = handed_over + 1,
+                   cut_off = cut_off + $2, locked_by = NULL, locked_at = NULL, lease_until = NULL,
+                   handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off + $2) THEN
+                                            cronbox_now() + make_interval(secs => $4)
+                                       END
+             WHERE id = $1
+            RETURNING id, attempt, started_on
+        )
+        INSERT INTO run_attempts (run_id, attempt, started_on, ended_on, outcome)
+        SELECT id, attempt, started_on, cronbox_now(), 'handed_over' FROM again
         "#,
         fence.id,
         i32::from(sent == Sent::Perhaps),

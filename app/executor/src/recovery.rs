@@ -240,10 +240,15 @@ async fn let_go_on(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> s
     sqlx::query!(
         r#"
         -- continue lost runs: this transaction has locked them, so no other has changed them
-        UPDATE runs_live
-           SET state = 'accepted', recoveries = recoveries + 1, run_after = LEAST(run_after, $2),
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = ANY($1)
+        WITH again AS (
+            UPDATE runs_live
+               SET state = 'accepted', recoveries = recoveries + 1, run_after = LEAST(run_after, $2),
+                   locked_by = NULL, locked_at = NULL, lease_until = NULL
+             WHERE id = ANY($1)
+            RETURNING id, attempt, started_on
+        )
+        INSERT INTO run_attempts (run_id, attempt, started_on, ended_on, outcome)
+        SELECT id, attempt, started_on, cronbox_now(), 'lost' FROM again
         "#,
         ids,
         now,

@@ -182,10 +182,15 @@ async fn try_again(tx: &mut PgConnection, id: Uuid, run_after: DateTime<Utc>) ->
     sqlx::query!(
         r#"
         -- try a stuck run again: the executor that has it loses it
-        UPDATE runs_live
-           SET state = 'accepted', tries = tries + 1, run_after = $2, error = $3,
-               locked_by = NULL, locked_at = NULL, lease_until = NULL
-         WHERE id = $1
+        WITH again AS (
+            UPDATE runs_live
+               SET state = 'accepted', tries = tries + 1, run_after = $2, error = $3,
+                   locked_by = NULL, locked_at = NULL, lease_until = NULL
+             WHERE id = $1
+            RETURNING id, attempt, started_on, error
+        )
+        INSERT INTO run_attempts (run_id, attempt, started_on, ended_on, outcome, error)
+        SELECT id, attempt, started_on, cronbox_now(), 'failed', error FROM again
         "#,
         id,
         run_after,

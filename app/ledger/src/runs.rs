@@ -5,6 +5,7 @@
 //! attempt, so an executor that has lost its run cannot change it (`claim.rs` of the executor).
 
 mod abandon;
+mod attempts;
 mod cancel;
 mod detail;
 mod list;
@@ -13,6 +14,7 @@ mod results;
 mod run;
 
 pub use abandon::abandon_runs;
+pub use attempts::{Attempt, AttemptEnd, list_attempts, remove_old_attempts};
 pub use cancel::{Cancelled, cancel_run};
 pub use detail::{RunDetail, find_detail};
 pub use list::{Filter, list_runs};

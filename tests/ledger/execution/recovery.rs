@@ -11,6 +11,7 @@ use tests::Story;
 use uuid::Uuid;
 
 use crate::receiver::{Receiver, run, until_state};
+use crate::steps::timeline;
 
 const NOON: &str = "2026-03-02T12:00:00Z";
 
@@ -56,6 +57,7 @@ async fn recovery_continues_a_run_after_its_lease() {
     assert_eq!(s.job("recovery").await, all(1, 0, 0));
     let done = until_state(&s, id, "succeeded").await;
     assert_eq!(done["attempt"], 2);
+    assert_eq!(timeline(&s, id).await, ["1 lost 12:01:00 -", "2 succeeded 12:01:00 -"]);
     let call = receiver.calls().remove(0);
     assert_eq!((&call["run_id"], &call["context"]["is_recovery"]), (&json!(id), &json!(true)));
     s.end().await;

@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 
 use crate::execution::attempts::cancel;
 use crate::receiver::{NOON, Receiver, accept, until_state};
+use crate::steps::timeline;
 
 #[tokio::test]
 async fn failed_answers_are_retried_after_doubling_pauses() {
@@ -30,6 +31,12 @@ async fn failed_answers_are_retried_after_doubling_pauses() {
     s.now_is("2026-03-02T12:00:30Z").await;
     let done = until_state(&s, id, "succeeded").await;
     assert_eq!((&done["attempt"], &done["error"]), (&json!(3), &Value::Null));
+    let expected = [
+        "1 failed 12:00:00 the receiver answered 500 Internal Server Error",
+        "2 failed 12:00:10 the receiver answered 503 Service Unavailable",
+        "3 succeeded 12:00:30 -",
+    ];
+    assert_eq!(timeline(&s, id).await, expected);
     let attempts: Vec<_> =
         receiver.calls().iter().map(|call| (call["run_id"].clone(), call["attempt"].clone())).collect();
     assert_eq!(attempts, [1, 2, 3].map(|attempt| (json!(id), json!(attempt))));
@@ -47,6 +54,8 @@ async fn a_run_fails_with_its_last_try() {
     s.now_is("2026-03-02T12:01:00Z").await;
     until_state(&s, id, "failed").await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE tries = 2 AND attempt = 2").await, 1);
+    let why = "the receiver answered 500 Internal Server Error";
+    assert_eq!(timeline(&s, id).await, [format!("1 failed 12:00:00 {why}"), format!("2 failed 12:01:00 {why}")]);
     assert_eq!(receiver.received().len(), 2);
     s.end().await;
 }

@@ -14,7 +14,7 @@ use crate::execution::leases::PATIENCE;
 use crate::execution::pause_and_archive::claimable;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
-use crate::steps::{fire_on_time, hourly, start_run, story_without_executor};
+use crate::steps::{fire_on_time, hourly, start_run, story_without_executor, timeline};
 
 /// Longer than any test takes.
 const LONG: [(&str, &str); 1] = [("CRONBOX_SHUTDOWN_DRAIN_SECS", "3600")];
@@ -315,6 +315,8 @@ async fn unsent_fires_expire_after_their_window() {
     assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule abandoned");
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z abandoned");
     assert_eq!(s.runs_of(wf).await[0]["error"], "no executor started it within the catch-up window");
+    let id = s.runs_of(wf).await[0]["id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(timeline(&s, id).await, ["1 handed_over 09:00:05 -", "2 handed_over 09:00:05 -"]);
     s.end_early().await;
 }
 

@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use ledger::runs::{self, Filter, Run, RunDetail, RunState, Trigger};
+use ledger::runs::{self, Attempt, AttemptEnd, Filter, Run, RunDetail, RunState, Trigger};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -91,6 +91,45 @@ pub struct RunDetailView {
     /// What an attempt answered after it had lost the run: its action ran twice.
     #[schema(value_type = Option<Object>)]
     late_result: Option<Value>,
+    /// Its attempts in their order, the present or the last one included; the newest 200.
+    attempts: Vec<AttemptView>,
+}
+
+/// An attempt of a run.
+#[derive(Serialize, ToSchema)]
+pub struct AttemptView {
+    /// Its number, from 1 on.
+    attempt: i32,
+    started_on: Option<DateTime<Utc>>,
+    /// Null: it is being executed.
+    ended_on: Option<DateTime<Utc>>,
+    outcome: AttemptOutcome,
+    /// Why it failed, in a sentence. Do not parse it: read `error_code`.
+    error: Option<String>,
+    /// Null for the error of an action.
+    error_code: Option<ReasonCode>,
+}
+
+/// How an attempt ended. The last one ends as its run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    /// It is being executed.
+    Running,
+    /// Its action succeeded.
+    Succeeded,
+    /// Its action failed; the run was tried again, or failed with it.
+    Failed,
+    /// It did not end within its timeout.
+    TimedOut,
+    /// It was stopped on request.
+    Cancelled,
+    /// Its run was given up.
+    Abandoned,
+    /// Its instance was lost; the run went on.
+    Lost,
+    /// Its instance stopped; the run went on.
+    HandedOver,
 }
 
 /// Filters of a list of runs.
@@ -153,7 +192,9 @@ pub(super) async fn read_detail(tx: &mut PgConnection, run: Run) -> Result<RunDe
     let detail = runs::find_detail(tx, run.id).await?.ok_or_else(Error::not_found)?;
     let mut names = workflows::names_of_workflows(tx, &[run.workflow_id]).await?;
     let name = names.remove(&run.workflow_id);
-    Ok(view_detail(view_run(run, name), detail))
+    let earlier = runs::list_attempts(tx, run.id).await?;
+    let attempts = view_attempts(earlier, &run);
+    Ok(view_detail(view_run(run, name), detail, attempts))
 }
 
 /// List the runs of a schedule, the newest first.
@@ -242,7 +283,45 @@ fn view_run(run: Run, workflow_name: Option<String>) -> RunView {
     }
 }
 
-fn view_detail(run: RunView, mut detail: RunDetail) -> RunDetailView {
+/// The earlier attempts, and the last one, which is in the row of the run. The attempt of a run that waits for the next one is
+/// among the earlier ones.
+fn view_attempts(earlier: Vec<Attempt>, run: &Run) -> Vec<AttemptView> {
+    let newest = earlier.last().map_or(0, |attempt| attempt.attempt);
+    let last = outcome_of(run.state).filter(|_| run.attempt > newest).map(|outcome| {
+        let (error, error_code) = reasons::as_answered(run.error.clone(), |_| true);
+        let (started_on, ended_on) = (run.started_on, run.finished_on);
+        AttemptView { attempt: run.attempt, started_on, ended_on, outcome, error, error_code }
+    });
+    earlier.into_iter().map(AttemptView::from).chain(last).collect()
+}
+
+/// How the last attempt of a run in this state ended; `None`: no attempt is being executed.
+fn outcome_of(state: RunState) -> Option<AttemptOutcome> {
+    match state {
+        RunState::Accepted | RunState::Queued => None,
+        RunState::Running => Some(AttemptOutcome::Running),
+        RunState::Succeeded => Some(AttemptOutcome::Succeeded),
+        RunState::Failed => Some(AttemptOutcome::Failed),
+        RunState::TimedOut => Some(AttemptOutcome::TimedOut),
+        RunState::Cancelled => Some(AttemptOutcome::Cancelled),
+        RunState::Abandoned => Some(AttemptOutcome::Abandoned),
+    }
+}
+
+impl From<Attempt> for AttemptView {
+    fn from(attempt: Attempt) -> Self {
+        let (error, error_code) = reasons::as_answered(attempt.error, |_| true);
+        let outcome = match attempt.outcome {
+            AttemptEnd::Failed => AttemptOutcome::Failed,
+            AttemptEnd::Lost => AttemptOutcome::Lost,
+            AttemptEnd::HandedOver => AttemptOutcome::HandedOver,
+        };
+        let Attempt { attempt, started_on, ended_on, .. } = attempt;
+        Self { attempt, started_on, ended_on: Some(ended_on), outcome, error, error_code }
+    }
+}
+
+fn view_detail(run: RunView, mut detail: RunDetail, attempts: Vec<AttemptView>) -> RunDetailView {
     if let Some(inputs) = &mut detail.inputs {
         redaction::redact_marked(inputs);
     }
@@ -258,6 +337,7 @@ fn view_detail(run: RunView, mut detail: RunDetail) -> RunDetailView {
         recoveries: detail.recoveries,
         handed_over: detail.handed_over,
         run_after: detail.run_after,
+        attempts,
         cancel_requested_on: detail.cancel_requested_on,
         cancel_reason,
         locked_by: detail.locked_by,

@@ -20,6 +20,7 @@ use ledger::bulk;
 use ledger::freezes;
 use ledger::job_failures;
 use ledger::prune_marks;
+use ledger::runs::remove_old_attempts;
 
 use old_rows::{Ages, BATCH, Kind, Scope, Window};
 
@@ -115,6 +116,7 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     remove_repeats(&mut connection, now).await?;
+    remove_old_attempts(&mut connection, ages.runs).await?;
     workflows::events::remove_old(&mut connection).await?;
     bulk::remove_old(&mut connection, ages.runs).await?;
     freezes::remove_old(&mut connection, ages.occurrences.min(ages.runs)).await?;

@@ -77,6 +77,8 @@ async fn remove_runs(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<u
              LIMIT $2
         ), results AS (
             DELETE FROM run_results x USING old WHERE x.run_id = old.id
+        ), attempts AS (
+            DELETE FROM run_attempts x USING old WHERE x.run_id = old.id
         )
         DELETE FROM runs r USING old WHERE r.id = old.id
         "#,
