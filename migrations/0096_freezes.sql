@@ -19,15 +19,6 @@ CREATE TABLE freezes (
 CREATE INDEX idx_freezes_ends ON freezes (ends_on);
 CREATE INDEX idx_freezes_team ON freezes (team_id, id);
 
--- The reason of the first freeze of a team that was in force at any instant from the first time to the second.
-CREATE FUNCTION freeze_over(team bigint, first timestamptz, last timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT reason
-      FROM freezes
-     WHERE ends_on > first AND ends_on > starts_on AND starts_on <= last AND (team_id IS NULL OR team_id = team)
-     ORDER BY starts_on, id
-     LIMIT 1
-$$;
-
 COMMENT ON TABLE  freezes            IS 'Spans in which no schedule of a team, or of any team, runs';
 COMMENT ON COLUMN freezes.id         IS 'UUID v7: later freezes have higher ones';
 COMMENT ON COLUMN freezes.team_id    IS 'The team; NULL: all teams';

@@ -100,3 +100,21 @@ async fn no_dry_run_changes_anything() {
     assert_eq!(created.json["name"], "new", "no dry run has used the key");
     s.end_early().await;
 }
+
+/// A client that misspells the parameter must not write: every write refuses what it does not know.
+#[tokio::test]
+async fn every_write_refuses_unknown_parameters() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let before = s.table(EVERYTHING).await;
+    let mut writes = 0;
+    for route in app::api::routes::ROUTES.iter().filter(|route| route.load == app::api::request::limits::Load::Edit) {
+        let path = route.path.replace("{id}", "1").replace("{name}", "token").replace("{revision}", "1");
+        let method: Method = route.method.to_uppercase().parse().unwrap();
+        let answer = send_request(s.admin().request(method, &format!("{path}?dryrun=true"))).await;
+        assert_eq!((answer.status, &answer.json["field"]), (400, &json!("dryrun")), "{path}: {}", answer.text);
+        writes += 1;
+    }
+    assert!(writes > 30, "{writes}");
+    assert_eq!(s.table(EVERYTHING).await, before);
+    s.end_early().await;
+}

@@ -19,6 +19,7 @@ mod freezes;
 mod key_restrictions;
 mod key_revocation;
 mod key_rotation;
+mod labels;
 mod limits;
 mod lists;
 mod me;

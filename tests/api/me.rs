@@ -55,3 +55,21 @@ async fn timezones_are_those_of_the_zone_data() {
     s.editor().post("/api/v1/workflows", &last).await.expect(201);
     s.end().await;
 }
+
+#[tokio::test]
+async fn an_admin_renames_a_team() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let path = format!("/api/v1/teams/{}", s.keys.team_id);
+    s.admin().post("/api/v1/teams", &json!({"name": "taken"})).await.expect(201);
+    let renamed = s.admin().patch(&path, &json!({"name": "finance"})).await.expect(200).json;
+    assert_eq!((&renamed["id"], &renamed["name"]), (&json!(s.keys.team_id), &json!("finance")));
+    assert_eq!(s.editor().get("/api/v1/teams").await.expect(200).json["items"][0]["name"], "finance");
+    assert_eq!(s.admin().patch(&path, &json!({"name": "taken"})).await.json["code"], "name_taken");
+    assert_eq!(s.admin().patch(&path, &json!({"name": ""})).await.json["field"], "name");
+    assert_eq!(s.editor().patch(&path, &json!({"name": "x"})).await.status, 403);
+    assert_eq!(s.admin().patch("/api/v1/teams/987654321", &json!({"name": "x"})).await.status, 404);
+    s.admin().patch(&path, &json!({"name": "finance"})).await.expect(200);
+    let audited = "SELECT count(*) FROM audit_log WHERE subject LIKE 'team:%' AND verb = 'update'";
+    assert_eq!(s.count(audited).await, 1, "the same name is no change");
+    s.end().await;
+}

@@ -12,7 +12,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 51] = [
+const TABLES: [(&str, &str, &str); 52] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
@@ -32,6 +32,7 @@ const TABLES: [(&str, &str, &str); 51] = [
     ("fire_disagreements", "SIUD", "s"),
     ("freezes", "SIUD", ""),
     ("idempotency_keys", "SIUD", ""),
+    ("instances", "SIUD", ""),
     ("job_failures", "SIUD", ""),
     ("jobs", "SIUD", ""),
     ("ledger", "SIUD", "S"),

@@ -40,7 +40,7 @@ static HOUSES: [House; 18] = [
             ("settings", "config"),
             (
                 "parts of an instance",
-                "cadence clock connection identity_provider jobs/prune lines metrics migrate refusals",
+                "cadence clock connection identity_provider instances jobs/prune lines metrics migrate refusals",
             ),
         ],
     },

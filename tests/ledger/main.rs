@@ -78,6 +78,7 @@ mod fires {
 /// The background jobs.
 mod jobs {
     mod failing_workflows;
+    mod instances;
     mod turns;
 }
 

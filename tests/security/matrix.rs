@@ -172,6 +172,7 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("PUT", "/api/v1/teams/{id}/secrets/{name}") => json!({"value": "stolen"}),
         ("POST", "/api/v1/teams/{id}:rotate-signing-secret") => json!({"overlap_secs": 0}),
         ("POST", "/api/v1/teams/{id}:receiver-secret") => json!({"origin": "https://receiver.example"}),
+        ("PATCH", "/api/v1/teams/{id}") => json!({"name": "stolen"}),
         ("PUT", "/api/v1/teams/{id}/limits") => json!({"workflows": 1}),
         ("PUT", "/api/v1/teams/{id}/hosts") => json!({"allowed_hosts": []}),
         ("PATCH", "/api/v1/workflows/{id}") => json!({"description": "stolen"}),

@@ -85,6 +85,53 @@ pub async fn list_teams(
     Ok(KeysetPage::of_rows(rows, limit, |team: &Team| team.id))
 }
 
+/// Renames a team; `None`: there is no such team.
+///
+/// # Errors
+/// Fails if the database refuses the statement; a name that is taken violates `teams_name_key`.
+pub async fn rename_team(tx: &mut PgConnection, id: i64, name: &str, edit: &Edit) -> sqlx::Result<Option<Team>> {
+    let Some(before) = lock_team(tx, id).await? else { return Ok(None) };
+    if before.name != name {
+        write_name(tx, id, name).await?;
+        let entry = Entry {
+            verb: "update",
+            subject: format!("team:{id}"),
+            team_id: Some(id),
+            before: Some(json!({ "name": before.name })),
+            after: Some(json!({ "name": name })),
+        };
+        audit::record_entry(tx, edit, entry).await?;
+    }
+    Ok(Some(Team { name: name.to_owned(), ..before }))
+}
+
+async fn lock_team(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Team>> {
+    sqlx::query_as!(
+        Team,
+        r#"
+        -- lock a team; fires and edits of its workflows go on
+        SELECT id, name, created_on FROM teams WHERE id = $1 FOR NO KEY UPDATE
+        "#,
+        id,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+async fn write_name(tx: &mut PgConnection, id: i64, name: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- rename a team
+        UPDATE teams SET name = $2 WHERE id = $1
+        "#,
+        id,
+        name,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
 async fn write_signing_secret(tx: &mut PgConnection, team: i64, stored: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

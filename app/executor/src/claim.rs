@@ -214,7 +214,9 @@ pub async fn claim_due_runs(
             -- that the backlog of a team that can get none is not read, and of its limit over all instances. As many
             -- running runs are counted as the limit permits, and once; a lost run does not count
             SELECT t.team_id, COALESCE(u.slots, 0) AS used,
-                   freeze_over(t.team_id, cronbox_now(), cronbox_now()) IS NOT NULL AS is_frozen,
+                   EXISTS (SELECT FROM freezes f
+                            WHERE f.ends_on > (SELECT cronbox_now()) AND f.starts_on <= (SELECT cronbox_now())
+                              AND (f.team_id IS NULL OR f.team_id = t.team_id)) AS is_frozen,
                    LEAST($6 - COALESCE(u.slots, 0),
                          GREATEST(LEAST(fairness.fair_share - COALESCE(u.slots, 0), $12 - $9 / 20),
                                   GREATEST(1, $9 / 100) - COALESCE(u.slots, 0), 0)

@@ -11,4 +11,4 @@ mod span;
 
 pub use freeze::{Created, Freeze, Lifted, Request, create_freeze, lift_freeze};
 pub use list::{Listed, find_freeze, list_freezes, remove_old};
-pub use span::{Freezes, read_freeze_now, read_freezes};
+pub use span::{Freezes, read_freezes};

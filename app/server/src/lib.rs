@@ -14,6 +14,7 @@ pub mod clock;
 pub mod config;
 mod connection;
 pub mod identity_provider;
+mod instances;
 pub mod jobs;
 mod lines;
 pub mod metrics;

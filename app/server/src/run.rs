@@ -17,7 +17,7 @@ use crate::api::request::in_flight;
 use crate::config::Config;
 use crate::metrics::emf::EmfLines;
 use crate::server::{bind_listener, serve_connections};
-use crate::{App, api, jobs};
+use crate::{App, api, instances, jobs};
 
 /// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);
@@ -72,6 +72,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
     let measuring = tokio::spawn(keep_writing_metrics(app.clone()));
+    let signing = tokio::spawn(instances::keep_seen(app.clone(), shutdown.clone()));
     let (end_admin, admin_ended) = oneshot::channel();
     let serving_admin = tokio::spawn(serve_admin(listeners.admin, app.clone(), admin_ended));
     let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
@@ -88,9 +89,13 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
     notifying.abort();
+    signing.abort();
     drop(end_storing);
     if tokio::time::timeout(REQUESTS_END, store_rest(&app, [sweeping, counting])).await.is_err() {
         tracing::warn!("uses of keys or failed logins of the last minute not stored at shutdown");
+    }
+    if tokio::time::timeout(REQUESTS_END, instances::forget(&app.pools.work, app.instance)).await.is_err() {
+        tracing::debug!("row of this instance not removed at shutdown; it is forgotten after a day");
     }
     forgetting.abort();
     sampling.abort();

@@ -75,7 +75,8 @@ pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) 
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         )
         INSERT INTO events (kind, what, team_id, workflow_id, subject, actor)
-        SELECT 'edit', $3, $7, substring($4 FROM '^workflow:([0-9]{1,18})$')::bigint, $4, $2 WHERE events_wanted()
+        SELECT 'edit', $3, $7, substring($4 FROM '^workflow:([0-9]{1,18})$')::bigint, $4, $2
+         WHERE EXISTS (SELECT FROM event_listeners WHERE live_until > clock_timestamp())
         "#,
         edit.now,
         edit.actor,

@@ -5,6 +5,7 @@ pub mod action_schema;
 pub mod body;
 pub mod field;
 pub mod hidden_changes;
+pub mod labels;
 pub mod patch;
 pub mod policies;
 pub mod redaction;

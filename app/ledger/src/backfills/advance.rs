@@ -9,7 +9,7 @@ use workflows::{Workflow, lock_workflow};
 use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
 use crate::admission::verdict;
-use crate::freezes;
+use crate::freezes::read_freezes;
 use crate::job_failures;
 use crate::occurrences::{Decision, Entry, Recorded, find_occurrence, record_occurrence};
 use crate::requested_fires::{DefaultRate, StartPermit, TeamRow, take_requested_fire, try_lock_team};
@@ -111,7 +111,7 @@ async fn step(
         table::enter_state(tx, id, State::Cancelled, now).await?;
         return Ok(Pass { finished: 1, ..Pass::default() });
     }
-    if freezes::read_freeze_now(tx, workflow.team_id).await?.is_some() {
+    if read_freezes(tx, now, now).await?.reason_over(workflow.team_id, now, now).is_some() {
         return Ok(Pass::default());
     }
     let mut room = usize::try_from(i64::from(backfill.request.max_concurrent) - backfill.live).unwrap_or_default();

@@ -68,19 +68,3 @@ pub async fn read_freezes(db: &mut PgConnection, first: DateTime<Utc>, last: Dat
     .await?;
     Ok(Freezes(spans))
 }
-
-/// The reason of the freeze that is in force for a team, by the database's clock.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn read_freeze_now(db: &mut PgConnection, team_id: i64) -> sqlx::Result<Option<String>> {
-    sqlx::query_scalar!(
-        r#"
-        -- the freeze that is in force
-        SELECT freeze_over($1, cronbox_now(), cronbox_now())
-        "#,
-        team_id,
-    )
-    .fetch_one(db)
-    .await
-}

@@ -26,6 +26,7 @@ use super::Answer;
 use super::record::{self, FireDecision, Outcome, RecordedFires};
 use crate::admission::load::{self, Load};
 use crate::admission::verdict::{self, Place, Verdict};
+use crate::freezes::{Freezes, read_freezes};
 use crate::runs::{OfferedSlots, RunState, StartedRuns, Taken, TakenSlots, Trigger};
 use crate::spread;
 use crate::versions::{DueCheck, Version};
@@ -133,10 +134,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
                  WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NOT NULL AS "has_unfinished_run!",
                (SELECT cronbox_hold()) IS NOT NULL
                OR COALESCE((SELECT l.running_runs FROM team_limits l WHERE l.team_id = w.team_id), 0) > 0 AS "needs_claim!",
-               -- nearly always no freeze is open, and then the function is not called
-               CASE WHEN (SELECT TRUE FROM freezes WHERE ends_on > hours_before(cronbox_now(), 1) LIMIT 1) THEN
-                    freeze_over(w.team_id, LEAST(f.time, (SELECT cronbox_now())), (SELECT cronbox_now()))
-               END AS frozen
+               (SELECT TRUE FROM freezes WHERE ends_on > hours_before(cronbox_now(), 1) LIMIT 1) IS NOT NULL AS "has_freezes!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
           JOIN workflows w ON w.id = f.id
          CROSS JOIN LATERAL (SELECT * FROM schedule_versions s
@@ -152,8 +150,16 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         times.iter().min().copied(),
         times.iter().max().copied(),
     )
-    .fetch_all(tx)
+    .fetch_all(&mut *tx)
     .await?;
+    let times_of: HashMap<i64, DateTime<Utc>> = ids.into_iter().zip(times).collect();
+    // Nearly always no freeze is open, and then this costs no statement.
+    let freezes = match rows.first().filter(|row| row.has_freezes) {
+        Some(row) => {
+            read_freezes(tx, times_of.values().min().copied().unwrap_or(row.now).min(row.now), row.now).await?
+        }
+        None => Freezes::default(),
+    };
     let candidates = rows.into_iter().map(|row| {
         let version = Version {
             revision: row.revision,
@@ -174,7 +180,9 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             ..Policies::DEFAULT
         };
         let (now, team_id, has_unfinished_run) = (row.now, row.team_id, row.has_unfinished_run);
-        let (needs_claim, frozen) = (row.needs_claim, row.frozen);
+        let frozen =
+            freezes.reason_over(team_id, times_of.get(&row.id).copied().unwrap_or(now), now).map(str::to_owned);
+        let needs_claim = row.needs_claim;
         (row.id, Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim, frozen })
     });
     Ok(candidates.collect())

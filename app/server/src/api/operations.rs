@@ -7,6 +7,7 @@ pub mod drift;
 pub mod events;
 pub mod freezes;
 pub mod health;
+pub mod instances;
 pub mod jobs;
 pub mod keys;
 pub mod me;

@@ -13,8 +13,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, bulk, drift, events, freezes, health, jobs, keys, me, outbox, signing, stats, team_limits,
-    team_secrets, teams, upcoming, verify,
+    allowed_hosts, audit, bulk, drift, events, freezes, health, instances, jobs, keys, me, outbox, signing, stats,
+    team_limits, team_secrets, teams, upcoming, verify,
 };
 use super::request::dry_run;
 use super::request::etag::{self, Tagged};
@@ -130,6 +130,7 @@ routes! {
         Caller    Read get    "/api/v1/me"                           me::show_me;
         Viewer    List get    "/api/v1/teams"                        teams::list_teams;
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
+        Admin     Edit patch  "/api/v1/teams/{id}"                   teams::rename_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
         Viewer    Read get    "/api/v1/teams/{id}/hosts"             allowed_hosts::get_allowed_hosts;
@@ -175,6 +176,7 @@ routes! {
         Editor    Edit post   "/api/v1/freezes/{id}:lift"            freezes::lift_freeze;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
         Auditor   Read get    "/api/v1/jobs"                         jobs::list_jobs;
+        Auditor   Read get    "/api/v1/instances"                    instances::list_instances;
         Auditor   List get    "/api/v1/outbox"                       outbox::list_outbox;
         Auditor   List get    "/api/v1/drift"                        drift::show_drift;
         Operator  Edit post   "/api/v1/drift:check"                  drift::check_drift;

@@ -24,6 +24,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
+use workflows::definition::labels::Selector;
 use workflows::definition::spec::Bounds;
 use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::{Filter, ListedWorkflow, SyncStatus};
@@ -43,6 +44,9 @@ use quota::check_quota;
 use results::{ResultParams, read_requested, results_of};
 use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
 
+/// How many labels a list selects by at most.
+const MOST_SELECTORS: usize = 20;
+
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +64,9 @@ pub struct ListParams {
     sync: Option<SyncStatus>,
     /// Only workflows whose name or description contains this text, in any case.
     q: Option<String>,
+    /// Only workflows with this label, `owner:payroll`, or with any value of it, `owner`; repeat it for further ones.
+    #[serde(default)]
+    label: Vec<String>,
     /// `true`: only workflows whose upcoming times the last change of the zone data changed.
     timezone_changed: Option<bool>,
     /// `true`: each workflow with what became of its last runs.
@@ -201,12 +208,16 @@ async fn read_page(
 ) -> Result<KeysetPage<ListedWorkflow, WorkflowId>, Error> {
     let limit = page::parse_limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::check_text("q", q, 0, 200))?;
+    if params.label.len() > MOST_SELECTORS {
+        return Err(FieldError::invalid("label", format!("label may be sent at most {MOST_SELECTORS} times")).into());
+    }
     let teams = teams_of_list(caller, params.team_id)?;
     let filter = Filter {
         team_id: None,
         state: params.state,
         sync: params.sync,
         q: params.q,
+        labels: params.label.iter().map(|label| Selector::parse(label)).collect::<Result<_, _>>()?,
         timezone_changed: params.timezone_changed,
         scheduled,
         with_archived: params.archived.unwrap_or(false),

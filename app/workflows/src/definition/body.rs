@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::definition::action::{self, Action};
 use crate::definition::action_schema::ActionBody;
 use crate::definition::field::{self, Faults, FieldError};
+use crate::definition::labels::{Labels, check_labels};
 use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::redaction;
@@ -64,6 +65,10 @@ define_body! {
         /// For people; at most 2,000 characters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub description: Option<String>,
+        /// For selection (`GET /workflows?label=owner:payroll`); at most 20, keys as in Kubernetes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(example = json!({"owner": "payroll"}))]
+        pub labels: Option<Labels>,
         /// Cron, for example `0 9 * * MON-FRI`; absent = no schedule.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(example = "0 9 * * MON-FRI")]
@@ -123,6 +128,7 @@ impl WorkflowBody {
             team_id: None,
             name: spec.name.clone(),
             description: spec.description.clone(),
+            labels: Some(spec.labels.clone()),
             cron_schedule: spec.timing.cron.clone(),
             timezone: spec.timing.timezone.clone(),
             is_api: Some(spec.is_api),
@@ -155,6 +161,8 @@ impl WorkflowBody {
         faults.check(self.check_name(existing));
         faults
             .check(self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000)));
+        let labels = self.labels.take().unwrap_or_default();
+        faults.check(check_labels(&labels));
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
         faults.check(check_inputs(existing, &starting_inputs));
         faults.check(self.check_body_of_action(existing));
@@ -172,6 +180,7 @@ impl WorkflowBody {
         faults.finish(timing.map(|timing| Spec {
             name: self.name,
             description: self.description,
+            labels,
             timing,
             is_api: self.is_api.unwrap_or(false),
             action: self.action,
@@ -369,6 +378,7 @@ mod tests {
         Spec {
             name: "nightly".into(),
             description: Some("books".into()),
+            labels: [("owner".to_owned(), "payroll".to_owned())].into(),
             timing: Timing {
                 cron: Some("0 9 * * *".into()),
                 timezone: Some("Europe/Paris".into()),

@@ -5,6 +5,7 @@ use schedule::{Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHi
 use serde_json::{Map, Value};
 
 use crate::definition::field::{Faults, FieldError};
+use crate::definition::labels::Labels;
 use crate::definition::policies::Policies;
 
 /// The validated fields of a workflow.
@@ -14,6 +15,8 @@ pub struct Spec {
     pub name: String,
     /// For people.
     pub description: Option<String>,
+    /// For selection.
+    pub labels: Labels,
     /// When it is due.
     pub timing: Timing,
     /// A label.

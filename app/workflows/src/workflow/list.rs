@@ -6,6 +6,7 @@ use sqlx::types::Json;
 
 use super::read::{Row, select_workflows};
 use super::{State, Sync, SyncStatus, Workflow};
+use crate::definition::labels::{Labels, Selector};
 use crate::definition::policies::{CatchUp, OnLost, Overlap};
 use crate::keyset::KeysetPage;
 
@@ -20,6 +21,8 @@ pub struct Filter {
     pub sync: Option<SyncStatus>,
     /// Only workflows whose name or description contains this text, in any case.
     pub q: Option<String>,
+    /// Only workflows with each of these labels.
+    pub labels: Vec<Selector>,
     /// Only workflows whose next times the last change of the zone data changed (`true`), or did not change (`false`).
     pub timezone_changed: Option<bool>,
     /// Only workflows with a cron.
@@ -78,9 +81,18 @@ impl Filter {
         self.after.unwrap_or(i64::MIN)
     }
 
+    fn labels_with_values(&self) -> Labels {
+        let with_value = |one: &Selector| Some((one.key.clone(), one.value.clone()?));
+        self.labels.iter().filter_map(with_value).collect()
+    }
+
+    fn keys_of_labels(&self) -> Vec<String> {
+        self.labels.iter().map(|one| one.key.clone()).collect()
+    }
+
     /// Whether rows may be passed over.
     fn passes_over(&self) -> bool {
-        let is_named = self.state.is_some() || self.sync.is_some() || self.q.is_some();
+        let is_named = self.state.is_some() || self.sync.is_some() || self.q.is_some() || !self.labels.is_empty();
         is_named || self.timezone_changed.is_some() || self.scheduled || !self.with_archived
     }
 }
@@ -107,6 +119,7 @@ macro_rules! list_page {
            AND (NOT $5::boolean OR w.cron_schedule IS NOT NULL)
            AND ($6::boolean IS NULL
                 OR $6 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
+           AND w.labels @> $9::jsonb AND w.labels ?& $10::text[]
          ORDER BY "#
                 + $order
                 + " LIMIT $7"],
@@ -118,6 +131,8 @@ macro_rules! list_page {
             $filter.timezone_changed,
             $filter.limit + 1,
             $filter.with_archived,
+            Json($filter.labels_with_values()) as _,
+            &$filter.keys_of_labels(),
             $($arguments)*
         )
     };
@@ -137,7 +152,7 @@ async fn of_all(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Row>
 async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Result<Vec<Row>> {
     list_page!(
         "-- list the workflows of a team by key, by idx_workflows_team_id\n",
-        "(team_id, id) > ($9, $1) AND (team_id, id) <= ($9, 9223372036854775807) ORDER BY team_id, id",
+        "(team_id, id) > ($11, $1) AND (team_id, id) <= ($11, 9223372036854775807) ORDER BY team_id, id",
         "w.team_id, w.id",
         filter,
         team
@@ -149,8 +164,8 @@ async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Res
 async fn of_team_inactive(db: &mut PgConnection, team: i64, state: State, filter: &Filter) -> sqlx::Result<Vec<Row>> {
     list_page!(
         "-- list the paused or archived workflows of a team by key, by idx_workflows_inactive\n",
-        "state IN ('paused', 'archived') AND (team_id, state, id) > ($9, $10::text, $1)
-           AND (team_id, state, id) <= ($9, $10::text, 9223372036854775807)
+        "state IN ('paused', 'archived') AND (team_id, state, id) > ($11, $12::text, $1)
+           AND (team_id, state, id) <= ($11, $12::text, 9223372036854775807)
          ORDER BY team_id, state, id",
         "w.team_id, w.state, w.id",
         filter,

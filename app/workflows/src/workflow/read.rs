@@ -14,6 +14,7 @@ use sqlx::types::Json;
 use super::edit::save_since;
 use super::{State, Sync, SyncStatus, Workflow};
 use crate::audit::Edit;
+use crate::definition::labels::Labels;
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::spec::{Spec, Timing};
 
@@ -30,7 +31,7 @@ macro_rules! select_workflows {
                 + "SELECT "
                 + $large
                 + r#"
-               w.id AS "id!", w.team_id AS "team_id!", w.name AS "name!", w.description, w.is_api AS "is_api!",
+               w.id AS "id!", w.team_id AS "team_id!", w.name AS "name!", w.description, w.labels AS "labels!: Json<Labels>", w.is_api AS "is_api!",
                w.cron_schedule, w.timezone, w.state AS "state!: State", w.pause_reason, w.starts_at, w.ends_at,
                w.version AS "version!", w.revision AS "revision!", w.overlap_policy AS "overlap_policy!: Overlap",
                w.max_concurrent AS "max_concurrent!", w.catch_up_policy AS "catch_up_policy!: CatchUp",
@@ -241,6 +242,7 @@ pub(super) struct Row {
     pub(super) team_id: i64,
     pub(super) name: String,
     pub(super) description: Option<String>,
+    pub(super) labels: Json<Labels>,
     pub(super) is_api: bool,
     pub(super) action: Value,
     pub(super) starting_inputs: Json<Map<String, Value>>,
@@ -301,6 +303,7 @@ impl Row {
         let spec = Spec {
             name: self.name,
             description: self.description,
+            labels: self.labels.0,
             timing,
             is_api: self.is_api,
             action: self.action,

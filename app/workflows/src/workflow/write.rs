@@ -25,9 +25,9 @@ pub(super) async fn insert_workflow(
                                cron_schedule, timezone, starts_at, ends_at, revision, created_on, updated_on,
                                overlap_policy, max_concurrent, catch_up_policy, catch_up_window_secs, spread_secs,
                                timeout_secs, max_attempts, on_lost, pause_after_failures, managed_by,
-                               fires_per_hour, input_bytes)
+                               fires_per_hour, input_bytes, labels)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                $23, $24)
+                $23, $24, $25)
         RETURNING id
         "#,
         team_id,
@@ -54,6 +54,7 @@ pub(super) async fn insert_workflow(
         managed_by,
         usage.fires_per_hour,
         usage.input_bytes,
+        Json(&spec.labels) as _,
     )
     .fetch_one(tx)
     .await
@@ -85,7 +86,7 @@ macro_rules! write_row {
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
                timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
-               fires_per_hour = $27, input_bytes = $28
+               fires_per_hour = $27, input_bytes = $28, labels = $29
          WHERE id = $1
         "#,
             $next.id.0,
@@ -116,6 +117,7 @@ macro_rules! write_row {
             $next.managed_by,
             usage.fires_per_hour,
             usage.input_bytes,
+            Json(&$next.spec.labels) as _,
             $($values),*
         )
         .execute($tx)
@@ -173,22 +175,22 @@ pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change
         ), version AS (
             INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
             SELECT $1, $14,
-                   GREATEST($29::timestamptz,
+                   GREATEST($30::timestamptz,
                             INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
-                            -- it reads each day from $29 on, so only if there may be a decision. If the clock went back,
+                            -- it reads each day from $30 on, so only if there may be a decision. If the clock went back,
                             -- the decisions of the meantime are counted in later minutes
-                            CASE WHEN NOT $31
-                                  AND ($32
-                                       OR EXISTS (SELECT FROM decision_minutes WHERE team_id = $33 AND minute > $29)
-                                       OR EXISTS (SELECT FROM decision_sums WHERE team_id = $33 AND minute > $29))
-                                 THEN INTERVAL '1 microsecond' + last_decision_from($1, $29) END,
+                            CASE WHEN NOT $32
+                                  AND ($33
+                                       OR EXISTS (SELECT FROM decision_minutes WHERE team_id = $34 AND minute > $30)
+                                       OR EXISTS (SELECT FROM decision_sums WHERE team_id = $34 AND minute > $30))
+                                 THEN INTERVAL '1 microsecond' + last_decision_from($1, $30) END,
                             INTERVAL '1 microsecond' + (SELECT cursor FROM progress)),
                    $7, $8, $11, $9, $10
             RETURNING valid_from
         ), watched AS (
             INSERT INTO ledger AS l (workflow_id, cursor, watch_at, activated_on)
             SELECT $1, COALESCE((SELECT cursor FROM progress), valid_from - INTERVAL '1 microsecond'), valid_from,
-                   CASE WHEN $30 THEN valid_from END
+                   CASE WHEN $31 THEN valid_from END
               FROM version
             ON CONFLICT (workflow_id) DO UPDATE
                SET cursor = GREATEST(l.cursor, excluded.cursor),

@@ -115,7 +115,8 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
             SELECT 'sync', 'failed', w.team_id, s.workflow_id
               FROM jsonb_to_recordset($1) AS s (workflow_id bigint, error_class text, is_superseded boolean)
               LEFT JOIN workflows AS w ON w.id = s.workflow_id
-             WHERE (SELECT events_wanted()) AND s.error_class = 'permanent' AND NOT s.is_superseded
+             WHERE EXISTS (SELECT FROM event_listeners WHERE live_until > clock_timestamp())
+               AND s.error_class = 'permanent' AND NOT s.is_superseded
         )
         UPDATE publications AS p
            SET attempt_count = CASE -- what the environment refuses says nothing about earlier attempts either

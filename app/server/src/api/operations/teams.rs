@@ -1,15 +1,17 @@
-//! Step 1 of 7: the API that lists teams.
+//! Step 1 of 7: the API that lists and renames teams.
 
 use access::teams::{self, Team};
+use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use workflows::definition::field;
 
 use crate::App;
-use crate::api::request::auth::Viewer;
+use crate::api::request::auth::{Admin, Viewer};
 use crate::api::request::error::{Error, Problem};
-use crate::api::request::extract::Params;
+use crate::api::request::extract::{Body, Id, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
 
@@ -19,6 +21,14 @@ pub struct ListedTeamView {
     id: i64,
     name: String,
     created_on: DateTime<Utc>,
+}
+
+/// What changes of a team.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TeamPatchBody {
+    /// Unique; one line, at most 200 characters.
+    name: String,
 }
 
 /// Which page of the list of teams.
@@ -48,6 +58,25 @@ pub(crate) async fn list_teams(
     let found = teams::list_teams(&mut tx, own.as_deref(), after, limit).await.map_err(failed_read)?;
     tx.commit().await?;
     page::answer_page(found, |team| team.id, ListedTeamView::from).await
+}
+
+/// Rename a team. Its keys, workflows and signatures stay as they are.
+#[utoipa::path(patch, path = "/api/v1/teams/{id}", tag = "keys", params(("id" = i64, Path)), request_body = TeamPatchBody,
+    responses((status = 200, body = ListedTeamView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn rename_team(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Id(id): Id<i64>,
+    Trace(trace): Trace,
+    Body(body): Body<TeamPatchBody>,
+) -> Result<Json<ListedTeamView>, Error> {
+    field::check_name("name", &body.name)?;
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let renamed = teams::rename_team(&mut tx, id, &body.name, &edit).await?.ok_or_else(Error::not_found)?;
+    tx.commit().await?;
+    Ok(Json(renamed.into()))
 }
 
 impl From<Team> for ListedTeamView {

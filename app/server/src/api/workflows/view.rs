@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use workflows::definition::action_schema::ActionBody;
+use workflows::definition::labels::Labels;
 use workflows::definition::policies::{CatchUp, OnLost, Overlap};
 use workflows::definition::redaction::{self, Audience};
 use workflows::reasons::{self, ReasonCode};
@@ -30,6 +31,8 @@ pub struct WorkflowView {
     team_id: i64,
     name: String,
     description: Option<String>,
+    /// For selection.
+    labels: Labels,
     cron_schedule: Option<String>,
     timezone: Option<String>,
     is_api: bool,
@@ -124,6 +127,7 @@ pub fn view_workflow((mut workflow, sync): (Workflow, Sync), audience: Audience,
         team_id: workflow.team_id,
         name: workflow.spec.name,
         description: workflow.spec.description,
+        labels: workflow.spec.labels,
         cron_schedule: workflow.spec.timing.cron,
         timezone: workflow.spec.timing.timezone,
         is_api: workflow.spec.is_api,
