@@ -216,13 +216,19 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
         let pattern = route.pattern();
         // The verbs of a path share a handler and its limits. Two handlers for the same method and pattern panic here.
         if served.insert((route.method, pattern.clone(), route.handler)) {
+            // Inside of the layer that identifies the caller: a client without a valid key learns nothing of parameters.
+            let served = match route.load {
+                Load::Edit => (route.serve)().layer(middleware::from_fn(dry_run::write_or_dry_run)),
+                Load::Open | Load::Fire | Load::Read | Load::List | Load::Stream => (route.serve)(),
+            };
             let handler = match route.load.counted_work() {
-                Some(work) => (route.serve)()
-                    .route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request)),
-                None if route.load == Load::Stream => {
-                    (route.serve)().route_layer(middleware::from_fn_with_state(app.clone(), streams::admit_stream))
+                Some(work) => {
+                    served.route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request))
                 }
-                None => (route.serve)(),
+                None if route.load == Load::Stream => {
+                    served.route_layer(middleware::from_fn_with_state(app.clone(), streams::admit_stream))
+                }
+                None => served,
             };
             let tagged = match route.load {
                 Load::Read => Some(Tagged::Object),
@@ -234,10 +240,6 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
                     handler.layer(middleware::from_fn(move |request, next| etag::tag_answer(tagged, request, next)))
                 }
                 None => handler,
-            };
-            let handler = match route.load {
-                Load::Edit => handler.layer(middleware::from_fn(dry_run::write_or_dry_run)),
-                Load::Open | Load::Fire | Load::Read | Load::List | Load::Stream => handler,
             };
             // Only lists are large; a layer costs each request that passes it, and other requests wait for its thread.
             let handler = match route.load {
