@@ -181,7 +181,8 @@ async fn old_events_are_removed_and_refused() {
     s.job("prune").await;
     assert_eq!(s.count("SELECT count(*) FROM events").await, 0);
     assert_eq!(s.editor().get(&format!("{PATH}?cursor={cursor}")).await.json["code"], "invalid_cursor");
-    for cursor in ["x", "1", "-1.0", "1.x"] {
+    // The last one is of a database that had more transactions: this one was restored since.
+    for cursor in ["x", "1", "-1.0", "1.x", "999999999999.0"] {
         assert_eq!(s.editor().get(&format!("{PATH}?cursor={cursor}")).await.json["field"], "cursor", "{cursor}");
     }
     // No client has followed for an hour: changes write no events again.

@@ -35,6 +35,8 @@ pub(crate) struct Instance {
     pub(crate) slots: i32,
     /// How many it executes now.
     pub(crate) running: i64,
+    /// Whether it takes background jobs.
+    pub(crate) takes_jobs: bool,
     /// The background jobs that it runs now.
     pub(crate) jobs: Vec<String>,
 }
@@ -51,7 +53,7 @@ pub(crate) async fn list_instances(db: &mut PgConnection) -> sqlx::Result<Vec<In
         WITH executed AS (
             SELECT locked_by, count(*) AS runs FROM runs WHERE state = 'running' AND lease_until > cronbox_now() GROUP BY locked_by
         )
-        SELECT i.id, i.version, i.started_on, i.seen_on, i.stops, i.slots,
+        SELECT i.id, i.version, i.started_on, i.seen_on, i.stops, i.slots, i.has_jobs AS takes_jobs,
                i.seen_on < cronbox_now() - make_interval(secs => $1) AS "is_lost!",
                COALESCE(e.runs, 0) AS "running!",
                ARRAY(SELECT j.name FROM jobs j WHERE j.locked_by = i.id AND j.locked_until > cronbox_now() ORDER BY j.name) AS "jobs!"

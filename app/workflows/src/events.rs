@@ -110,7 +110,7 @@ impl FromStr for Position {
 pub enum Kept {
     /// All of them are stored.
     Complete,
-    /// Some are removed, or were not written.
+    /// Some are removed, or were not written; or the position is of another database.
     Incomplete,
 }
 
@@ -153,18 +153,18 @@ pub async fn begin_following(pool: &PgPool) -> sqlx::Result<Position> {
 /// Fails if the database cannot be reached or refuses a statement.
 pub async fn follow_on(db: &mut PgConnection, after: Position) -> sqlx::Result<Kept> {
     keep_writing(db).await?;
-    let complete_from = sqlx::query_scalar!(
+    let is_complete = sqlx::query_scalar!(
         r#"
-        -- from where the events are complete
-        SELECT complete_from FROM event_listeners
-        "#
+        -- are the events after a position complete: not before the first that is stored, nor after the present, as in a database
+        -- that was restored
+        SELECT COALESCE(complete_from <= $1, FALSE) AND $1 <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS "is!"
+          FROM event_listeners
+        "#,
+        after.transaction,
     )
     .fetch_one(db)
     .await?;
-    Ok(match complete_from {
-        Some(complete_from) if complete_from <= after.transaction => Kept::Complete,
-        _ => Kept::Incomplete,
-    })
+    Ok(if is_complete { Kept::Complete } else { Kept::Incomplete })
 }
 
 /// Reads the events after a position: those of these teams, or all.

@@ -208,23 +208,30 @@ impl OpenStream {
     /// Returns `None` when the stream ends: the client connects again, and continues from its last event.
     async fn next_event(&mut self) -> Option<sse::Event> {
         loop {
-            if let Some(event) = self.unsent.pop_front() {
-                return Some(event);
-            }
-            tokio::select! {
-                () = self.admitted.until_dismissed() => return None,
-                () = tokio::time::sleep_until(self.reads_at.min(self.beats_at)) => {}
-            }
             let now = Instant::now();
+            // First, because a client that reads slowly has unsent events for long.
             if now >= self.beats_at {
                 self.beats_at = now + HEARTBEAT;
                 self.go_on().await?;
-                // The id, too, so that a client that had no event for long continues from here.
-                return Some(sse::Event::default().id(self.position.to_string()).comment("heartbeat"));
+                if self.unsent.is_empty() {
+                    // The id, too, so that a client that had no event for long continues from here.
+                    return Some(sse::Event::default().id(self.position.to_string()).comment("heartbeat"));
+                }
             }
-            if let Err(error) = self.read(now).await {
+            if let Some(event) = self.unsent.pop_front() {
+                return Some(event);
+            }
+            if now >= self.reads_at
+                && let Err(error) = self.read(now).await
+            {
                 tracing::debug!(%error, "stream of events ended");
                 return None;
+            }
+            if self.unsent.is_empty() {
+                tokio::select! {
+                    () = self.admitted.until_dismissed() => return None,
+                    () = tokio::time::sleep_until(self.reads_at.min(self.beats_at)) => {}
+                }
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct InstanceView {
     slots: i32,
     /// How many it executes now.
     running_runs: i64,
+    /// Whether it takes background jobs.
+    takes_jobs: bool,
     /// The background jobs that it runs now.
     jobs: Vec<String>,
 }
@@ -73,6 +75,7 @@ impl From<Instance> for InstanceView {
             seen_on: instance.seen_on,
             slots: instance.slots,
             running_runs: instance.running,
+            takes_jobs: instance.takes_jobs,
             jobs: instance.jobs,
         }
     }
