@@ -212,8 +212,8 @@ async fn a_killed_instance_repeats_and_skips_no_item() {
     let at_the_kill = s.count("SELECT processed::bigint FROM bulk_operations").await;
     assert!((5_000..10_000).contains(&at_the_kill), "{at_the_kill}");
     let _next = App::with(&s.dsn(), &every_second).await;
-    s.until("SELECT count(*) FROM bulk_operations WHERE state = 'finished' AND processed = 10000 AND refused = 0", 1)
-        .await;
+    s.until_grown("SELECT processed::bigint FROM bulk_operations", 10_000).await;
+    s.until("SELECT count(*) FROM bulk_operations WHERE state = 'finished' AND refused = 0", 1).await;
     assert_eq!(s.count("SELECT count(*) FROM bulk_items WHERE outcome = 'done'").await, 10_000);
     assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'paused' AND version = 2").await, 10_000);
     let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND subject LIKE 'workflow:%'";

@@ -185,6 +185,19 @@ impl Story {
         }
     }
 
+    /// Waits until a counting query returns `expected`, as long as its value still changes.
+    pub async fn until_grown(&self, query: &'static str, expected: i64) {
+        let (mut last, mut changed_at) = (self.count(query).await, Instant::now());
+        while last != expected {
+            assert!(changed_at.elapsed() < crate::PATIENCE, "stays at {last}, not {expected}: {query}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let next = self.count(query).await;
+            if next != last {
+                (last, changed_at) = (next, Instant::now());
+            }
+        }
+    }
+
     /// A workflow's outbox rows, oldest first.
     pub async fn outbox(&self, workflow: WorkflowId) -> Vec<OutboxRow> {
         let query = "SELECT op, payload FROM outbox_events WHERE aggregate_id = $1 ORDER BY id";
