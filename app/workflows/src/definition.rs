@@ -1,7 +1,6 @@
 //! Step 1 of 7: what a client may write: the fields of a workflow and their rules. No statement, no clock.
 
 pub mod action;
-pub mod action_schema;
 pub mod body;
 pub mod field;
 pub mod hidden_changes;

@@ -6,12 +6,12 @@ pub(super) mod older;
 use utoipa::Modify;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 
-use super::operations::{outbox, signing};
+use super::operations::signing;
 use super::request::error::Problem;
 use super::request::extract::WriteParams;
 use super::request::repeat::RepeatParams;
-use super::runs::{self, backfills, manual};
-use super::workflows::{verbs, view};
+use super::runs::{backfills, manual};
+use super::workflows::verbs;
 
 /// Adds the header with the key, and the header with a token.
 pub(super) struct Key;
@@ -31,7 +31,7 @@ impl Modify for Key {
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:archive", tag = "workflows",
     description = "Archive a workflow permanently; its history is kept. Repeating it changes nothing.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
-    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::workflows::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::change_state")]
 fn archive_workflow() {}
 
@@ -39,42 +39,42 @@ fn archive_workflow() {}
     description = "Pause a workflow: no time is due until it is resumed. The app applies it at once, EventBridge shortly after.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     request_body = Option<verbs::PauseBody>,
-    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::workflows::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::change_state")]
 fn pause_workflow() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:resume", tag = "workflows",
     description = "Resume a workflow. Times during the pause do not run.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
-    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::workflows::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::change_state")]
 fn resume_workflow() {}
 
 #[utoipa::path(post, path = "/api/v1/outbox/{id}:retry", tag = "operations",
     description = "Publish the workflow of the row again, at once and with a new count of attempts.",
     params(("id" = i64, Path)),
-    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of outbox::change_outbox_row")]
 fn retry_outbox_row() {}
 
 #[utoipa::path(post, path = "/api/v1/outbox/{id}:discard", tag = "operations",
     description = "Discard a failed row: its edit is not published, and alarms do not count it any more.",
     params(("id" = i64, Path)),
-    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of outbox::change_outbox_row")]
 fn discard_outbox_row() {}
 
 #[utoipa::path(post, path = "/api/v1/teams/{id}:rotate-signing-secret", tag = "keys",
     description = "Replace the signing secret of a team. During the overlap the previous one signs, too, so that receivers can be changed one by one.",
     params(("id" = i64, Path)), request_body = Option<signing::RotationBody>,
-    responses((status = 200, body = signing::RotationView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::secrets::RotationView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of signing::act_on_team")]
 fn rotate_signing_secret() {}
 
 #[utoipa::path(post, path = "/api/v1/teams/{id}:receiver-secret", tag = "keys",
     description = "Read the secret that signs requests to one receiver. 404 unless the team signs by receiver.",
     params(("id" = i64, Path)), request_body = signing::ReceiverBody,
-    responses((status = 200, body = signing::ReceiverSecretView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::secrets::ReceiverSecretView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of signing::act_on_team")]
 fn read_receiver_secret() {}
 
@@ -88,32 +88,32 @@ fn fire_schedule() {}
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:backfill", tag = "schedules",
     description = "Run past times, at most 10,000, in addition to the schedule. With `dry_run` the answer only counts and lists them.",
     params(("id" = i64, Path), RepeatParams), request_body = backfills::BackfillBody,
-    responses((status = 200, description = "The times that it would run", body = backfills::DryRunView),
-              (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The times that it would run", body = api_types::backfills::DryRunView),
+              (status = 202, body = api_types::backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
 fn backfill_schedule() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:pause", tag = "schedules",
     description = "Pause a backfill: it creates no further runs. Existing runs continue.", params(("id" = Uuid, Path)),
-    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of backfills::change_backfill")]
 fn pause_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:resume", tag = "schedules",
     description = "Resume a paused backfill.", params(("id" = Uuid, Path)),
-    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = api_types::backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of backfills::change_backfill")]
 fn resume_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:cancel", tag = "schedules",
     description = "Cancel a backfill permanently, with its runs that have not started. Running ones continue.",
-    params(("id" = Uuid, Path)), responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = Uuid, Path)), responses((status = 200, body = api_types::backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of backfills::change_backfill")]
 fn cancel_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:cancel", tag = "runs",
     description = "Cancel a run: at once if it has not started, otherwise at the next heartbeat of its executor. 409 `run_ended` if it has ended and was not cancelled.",
-    params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunDetailView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = Uuid, Path)), responses((status = 200, body = api_types::runs::RunDetailView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn cancel_run() {}
 

@@ -19,3 +19,4 @@ pub(crate) mod repeat;
 pub(crate) mod request_id;
 pub(crate) mod streams;
 pub(crate) mod team;
+pub(crate) mod view;

@@ -5,6 +5,8 @@ pub mod invoke;
 pub mod manual;
 pub mod occurrences;
 
+use api_types::raw::RawJson;
+use api_types::runs::{AttemptOutcome, AttemptView, RunDetailView, RunView};
 use std::collections::BTreeSet;
 
 use axum::Json;
@@ -13,16 +15,14 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use ledger::runs::{self, Attempt, AttemptEnd, Filter, Run, RunDetail, RunState, Trigger};
 use schedule::WorkflowId;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::redaction;
 use workflows::id::first_id_of;
 use workflows::keyset::{KeyOrder, KeysetPage};
-use workflows::reasons::{self, ReasonCode};
+use workflows::reasons::{self};
 
 use super::request::auth::{Caller, Viewer};
 use super::request::error::{Error, Problem};
@@ -31,106 +31,7 @@ use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
 use super::request::team::teams_of_list;
 use crate::App;
-
-/// A run.
-#[derive(Serialize, ToSchema)]
-pub struct RunView {
-    id: Uuid,
-    workflow_id: i64,
-    /// The name of the workflow; null if it was deleted.
-    workflow_name: Option<String>,
-    trigger: Trigger,
-    state: RunState,
-    scheduled_time: Option<DateTime<Utc>>,
-    /// How often it was claimed: the number of its last attempt.
-    attempt: i32,
-    created_on: DateTime<Utc>,
-    started_on: Option<DateTime<Utc>>,
-    finished_on: Option<DateTime<Utc>>,
-    duration_ms: Option<i64>,
-    /// What the action answered. In lists null if it is larger than 1 KiB: read the run for all of it.
-    #[schema(value_type = Option<Object>)]
-    result: Option<Box<RawValue>>,
-    /// The stored size of a result that a list leaves out, in bytes; else null.
-    result_bytes: Option<i32>,
-    /// Why it failed or ended early, in a sentence. Do not parse it: read `error_code`.
-    error: Option<String>,
-    /// Why it ended early; null for the error of an action.
-    error_code: Option<ReasonCode>,
-}
-
-/// A run with all that is known of it.
-#[derive(Serialize, ToSchema)]
-pub struct RunDetailView {
-    #[serde(flatten)]
-    run: RunView,
-    team_id: i64,
-    /// The occurrence that it runs; null = manual.
-    occurrence_id: Option<Uuid>,
-    /// The run that it repeats: the first one, however often it was repeated.
-    retry_of: Option<Uuid>,
-    /// The backfill that created it.
-    backfill_id: Option<Uuid>,
-    /// The inputs of this run alone; null = those of the workflow. A value that is marked as `{"secret": value}` reads as null.
-    #[schema(value_type = Option<Object>)]
-    inputs: Option<Value>,
-    /// How many of its attempts had an answer that failed; the run fails at the workflow's `max_attempts`.
-    tries: i32,
-    /// How often it went on after its instance was lost.
-    recoveries: i32,
-    /// How often an instance that stopped handed it over.
-    handed_over: i32,
-    /// It does not start before: a spread, or the pause after an answer that failed.
-    run_after: DateTime<Utc>,
-    /// When its end was requested, by `:cancel` or by the overlap policy `replace`.
-    cancel_requested_on: Option<DateTime<Utc>>,
-    /// Why its end was requested, in a sentence; null = a caller requested it.
-    cancel_reason: Option<String>,
-    /// The instance that executes it.
-    locked_by: Option<Uuid>,
-    /// What an attempt answered after it had lost the run: its action ran twice.
-    #[schema(value_type = Option<Object>)]
-    late_result: Option<Value>,
-    /// Its attempts in their order, the present or the last one included; the newest 200.
-    attempts: Vec<AttemptView>,
-}
-
-/// An attempt of a run.
-#[derive(Serialize, ToSchema)]
-pub struct AttemptView {
-    /// Its number, from 1 on.
-    attempt: i32,
-    started_on: Option<DateTime<Utc>>,
-    /// Null: it is being executed.
-    ended_on: Option<DateTime<Utc>>,
-    outcome: AttemptOutcome,
-    /// Why it failed, in a sentence. Do not parse it: read `error_code`.
-    error: Option<String>,
-    /// Null for the error of an action.
-    error_code: Option<ReasonCode>,
-}
-
-/// How an attempt ended. The last one ends as its run does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AttemptOutcome {
-    /// It is being executed.
-    Running,
-    /// Its action succeeded.
-    Succeeded,
-    /// Its action failed; the run was tried again, or failed with it.
-    Failed,
-    /// It did not end within its timeout.
-    TimedOut,
-    /// It was stopped on request.
-    Cancelled,
-    /// Its run was given up.
-    Abandoned,
-    /// Its instance was lost; the run went on.
-    Lost,
-    /// Its instance stopped; the run went on.
-    HandedOver,
-}
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// Filters of a list of runs.
 #[derive(Deserialize, IntoParams)]
@@ -268,18 +169,18 @@ fn view_run(run: Run, workflow_name: Option<String>) -> RunView {
         id: run.id,
         workflow_id: run.workflow_id,
         workflow_name,
-        trigger: run.trigger,
-        state: run.state,
+        trigger: to_view(run.trigger),
+        state: to_view(run.state),
         scheduled_time: run.scheduled_time,
         attempt: run.attempt,
         created_on: run.created_on,
         started_on: run.started_on,
         finished_on: run.finished_on,
         duration_ms: run.duration_ms,
-        result: run.result.and_then(page::raw_json),
+        result: run.result.and_then(RawJson::of_text),
         result_bytes: run.result_bytes,
         error,
-        error_code,
+        error_code: to_view(error_code),
     }
 }
 
@@ -290,9 +191,9 @@ fn view_attempts(earlier: Vec<Attempt>, run: &Run) -> Vec<AttemptView> {
     let last = outcome_of(run.state).filter(|_| run.attempt > newest).map(|outcome| {
         let (error, error_code) = reasons::as_answered(run.error.clone(), |_| true);
         let (started_on, ended_on) = (run.started_on, run.finished_on);
-        AttemptView { attempt: run.attempt, started_on, ended_on, outcome, error, error_code }
+        AttemptView { attempt: run.attempt, started_on, ended_on, outcome, error, error_code: to_view(error_code) }
     });
-    earlier.into_iter().map(AttemptView::from).chain(last).collect()
+    earlier.into_iter().map(AttemptView::view_from).chain(last).collect()
 }
 
 /// How the last attempt of a run in this state ended; `None`: no attempt is being executed.
@@ -308,8 +209,8 @@ fn outcome_of(state: RunState) -> Option<AttemptOutcome> {
     }
 }
 
-impl From<Attempt> for AttemptView {
-    fn from(attempt: Attempt) -> Self {
+impl ViewFrom<Attempt> for AttemptView {
+    fn view_from(attempt: Attempt) -> Self {
         let (error, error_code) = reasons::as_answered(attempt.error, |_| true);
         let outcome = match attempt.outcome {
             AttemptEnd::Failed => AttemptOutcome::Failed,
@@ -317,7 +218,7 @@ impl From<Attempt> for AttemptView {
             AttemptEnd::HandedOver => AttemptOutcome::HandedOver,
         };
         let Attempt { attempt, started_on, ended_on, .. } = attempt;
-        Self { attempt, started_on, ended_on: Some(ended_on), outcome, error, error_code }
+        Self { attempt, started_on, ended_on: Some(ended_on), outcome, error, error_code: to_view(error_code) }
     }
 }
 

@@ -39,10 +39,11 @@ use super::request::read::{begin_read, failed_read};
 use super::request::repeat::{Creation, RepeatParams, replayed};
 use super::request::team::{missing_team, teams_of_list};
 use crate::App;
+use api_types::workflows::WorkflowView;
 use edit::{LockedEdit, answer, parse_wait, read_when_applied, seal_new_action};
 use quota::check_quota;
 use results::{ResultParams, read_requested, results_of};
-use view::{WorkflowAnswer, WorkflowView, sync_for, view_workflow};
+use view::{WorkflowAnswer, add_results, sync_for, view_workflow};
 
 /// How many labels a list selects by at most.
 const MOST_SELECTORS: usize = 20;
@@ -173,7 +174,7 @@ pub(crate) async fn get_workflow(
     let results = read_requested(&mut tx, params.results, &[id.0], now).await?;
     tx.commit().await?;
     let view = view_workflow((workflow, sync_for(&caller, sync)), audience_of(&caller), now);
-    Ok(WorkflowAnswer(view.with_results(results.get(&id.0))))
+    Ok(WorkflowAnswer(add_results(view, results.get(&id.0))))
 }
 
 /// List workflows, in the order of their ids.

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::definition::action::{self, Action};
-use crate::definition::action_schema::ActionBody;
 use crate::definition::field::{self, Faults, FieldError};
 use crate::definition::labels::{Labels, check_labels};
 use crate::definition::patch::{self, PatchKind};
@@ -17,6 +16,7 @@ use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::redaction;
 use crate::definition::sealed;
 use crate::definition::spec::{Bounds, Spec, Timing};
+use api_types::actions::ActionBody;
 
 /// Defines a body: its first fields, the fields that both bodies have, and its last fields. The order is that of an
 /// error which lists the fields. `#[serde(flatten)]` is no alternative, because it permits unknown fields.

@@ -115,22 +115,20 @@ pub struct Workflow {
 }
 
 /// How far EventBridge has applied the workflow's edits.
-// The API shows it as it is, without descriptions of its fields.
-#[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
-#[schema(as = SyncView)]
+#[derive(Clone, Debug)]
 pub struct Sync {
-    // The result of `sync_status()`.
-    pub(super) status: SyncStatus,
-    // The newest requested revision.
-    pub(super) desired_revision: Option<i64>,
-    // The revision that EventBridge has acknowledged.
-    pub(super) applied_revision: Option<i64>,
-    // The class of the last error; `None` if the next attempt decides.
-    pub(super) error_class: Option<String>,
-    // The last error. Admins read the words of EventBridge; for others see `without_words_of_aws`.
-    pub(super) last_error: Option<String>,
-    // When EventBridge last acknowledged an edit.
-    pub(super) applied_at: Option<DateTime<Utc>>,
+    /// The result of `sync_status()`.
+    pub status: SyncStatus,
+    /// The newest requested revision.
+    pub desired_revision: Option<i64>,
+    /// The revision that EventBridge has acknowledged.
+    pub applied_revision: Option<i64>,
+    /// The class of the last error; `None` if the next attempt decides.
+    pub error_class: Option<String>,
+    /// The last error. Admins read the words of EventBridge; for others see `without_words_of_aws`.
+    pub last_error: Option<String>,
+    /// When EventBridge last acknowledged an edit.
+    pub applied_at: Option<DateTime<Utc>>,
 }
 
 /// What the publisher says of a cron or a timezone that it cannot read; it is about the workflow only.

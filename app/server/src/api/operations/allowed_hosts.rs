@@ -1,10 +1,11 @@
 //! Step 1 of 7: the API of the hosts that a team may call: its members read them, an admin sets them.
 
 use access::hosts::{find_allowed_hosts, set_allowed_hosts};
+use api_types::limits::AllowedHostsView;
 use axum::Json;
 use axum::extract::State;
 use egress::hosts::{MOST_HOSTS, parse_host};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
 
@@ -18,13 +19,6 @@ use crate::api::request::extract::{Body, Id, Trace};
 #[serde(deny_unknown_fields)]
 pub struct AllowedHosts {
     /// Names, `*.example.com` for all names below one, or addresses; at most 100. Empty = every public host.
-    allowed_hosts: Vec<String>,
-}
-
-/// The hosts that the http actions of a team may call; none = every public host.
-#[derive(Serialize, ToSchema)]
-pub struct AllowedHostsView {
-    team_id: i64,
     allowed_hosts: Vec<String>,
 }
 

@@ -1,5 +1,7 @@
 //! Step 1 of 7: the API of the audit log: list it, export it as JSON lines, and verify it by its hash chain.
 
+use api_types::audit::{AuditDifferenceView, AuditVerifyView, AuditView, ChainEndView};
+use api_types::raw::RawJson;
 use std::time::Duration;
 
 use access::rights::Scope;
@@ -8,11 +10,10 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use workflows::audit::list::{Filter, LoggedEntry, export_entries, list_entries};
-use workflows::audit::verify::{self, AuditDifferenceKind, ChainEnd, Difference};
+use workflows::audit::verify::{self, ChainEnd, Difference};
 use workflows::definition::field::{self, FieldError};
 use workflows::keyset::KeysetPage;
 
@@ -20,8 +21,9 @@ use crate::App;
 use crate::api::request::auth::{Auditor, Caller, Viewer};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::Params;
-use crate::api::request::page::{self, Page, PageAnswer, raw_json};
+use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// Entries of an export if the client names no limit, and at most.
 const EXPORT_LIMIT: i64 = 1_000;
@@ -37,34 +39,6 @@ const VERIFY_PATIENCE: Duration = Duration::from_secs(1);
 const MOST_BLOCKS: usize = 500;
 /// Characters of a filter at most.
 const LONGEST_FILTER: usize = 300;
-
-/// An entry of the audit log.
-#[derive(Serialize, ToSchema)]
-pub struct AuditView {
-    id: i64,
-    /// When the request began.
-    at: DateTime<Utc>,
-    /// Who: `key:<public prefix>`, `person:<name> (<issuer> <subject>)`, `cli:<user>`, `file:<name>`, `cronbox`, or `address:<address>` for failed logins.
-    actor: String,
-    /// The name of the key, as it was then.
-    actor_name: Option<String>,
-    /// The address from which the request came. Members of a team see only those of the team's keys.
-    source_address: Option<String>,
-    /// The trace of the request, 32 hex digits.
-    trace_id: Option<String>,
-    #[schema(example = "update")]
-    verb: String,
-    #[schema(example = "workflow:12")]
-    subject: String,
-    /// The team of the object; null: an object of the operators, or an entry of an earlier version.
-    team_id: Option<i64>,
-    /// The members that differ, as they were before. A member above 1,024 bytes is its `sha256` and its `bytes`.
-    #[schema(value_type = Option<Object>)]
-    before: Option<Box<RawValue>>,
-    /// The same, as they were after.
-    #[schema(value_type = Option<Object>)]
-    after: Option<Box<RawValue>>,
-}
 
 /// Filters of a list of entries.
 #[derive(Deserialize, IntoParams)]
@@ -124,48 +98,6 @@ pub struct AuditVerifyParams {
     blocks: Option<String>,
 }
 
-/// How audit log and hash chain compare.
-#[derive(Serialize, ToSchema)]
-pub struct AuditVerifyView {
-    /// Entries compared, in this part.
-    entries: i64,
-    /// Blocks of dropped months, of which only the hash is kept, in this part.
-    anchors: i64,
-    /// Empty: no entry was changed, removed or inserted.
-    differences: Vec<AuditDifferenceView>,
-    /// Entries up to this id are verified; later ones are not in the chain yet.
-    through_id: i64,
-    /// The ends of all chains, with the last part. Store them elsewhere: who can change the chain can compute it anew,
-    /// but not to these ends.
-    ends: Vec<ChainEndView>,
-    /// The blocks that the request names, as they are now. If one is missing, or has another hash than it had, the chain
-    /// was computed anew.
-    blocks: Vec<ChainEndView>,
-    /// Send it as `cursor` for the rest; null: all is verified.
-    next_cursor: Option<String>,
-}
-
-/// Entries that differ from the chain: of this team, with ids above `after_id` up to `through_id`.
-#[derive(Serialize, ToSchema)]
-pub struct AuditDifferenceView {
-    /// `changed`, `removed` or `inserted`.
-    kind: AuditDifferenceKind,
-    /// Null: entries without a team, or a missing part of all chains.
-    team_id: Option<i64>,
-    after_id: i64,
-    through_id: i64,
-}
-
-/// The last block of a chain.
-#[derive(Serialize, ToSchema)]
-pub struct ChainEndView {
-    /// Null: the chain of entries without a team.
-    team_id: Option<i64>,
-    sequence: i64,
-    /// SHA-256 in hex.
-    hash: String,
-}
-
 /// List entries of the audit log, the newest first: those of the caller's team, or all for an admin.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "operations", params(AuditParams),
     responses((status = 200, body = Page<AuditView>),
@@ -188,7 +120,7 @@ pub(crate) async fn list_audit(
         }
         None => KeysetPage::empty(),
     };
-    page::answer_page(found, |entry| entry.id, AuditView::from).await
+    page::answer_page(found, |entry| entry.id, AuditView::view_from).await
 }
 
 /// Export entries of the audit log as JSON lines, the oldest first. A follower repeats it with the header `Next-Cursor`:
@@ -255,10 +187,10 @@ pub(crate) async fn verify_audit(
     Ok(Json(AuditVerifyView {
         entries: verified.entries,
         anchors: verified.anchors,
-        differences: verified.differences.into_iter().map(AuditDifferenceView::from).collect(),
+        differences: verified.differences.into_iter().map(AuditDifferenceView::view_from).collect(),
         through_id: verified.through_id,
-        ends: ends.into_iter().map(ChainEndView::from).collect(),
-        blocks: blocks.into_iter().map(ChainEndView::from).collect(),
+        ends: ends.into_iter().map(ChainEndView::view_from).collect(),
+        blocks: blocks.into_iter().map(ChainEndView::view_from).collect(),
         next_cursor: verified.has_more.then(|| page::encode_cursor(verified.through_id)),
     }))
 }
@@ -321,7 +253,7 @@ impl Export {
     fn add_page(&mut self, found: KeysetPage<LoggedEntry, i64>) -> anyhow::Result<()> {
         for entry in found.rows {
             let id = entry.id;
-            let line = serde_json::to_vec(&AuditView::from(entry))?;
+            let line = serde_json::to_vec(&AuditView::view_from(entry))?;
             if self.count > 0 && self.lines.len() + line.len() > EXPORT_BYTES {
                 self.is_full = true;
                 return Ok(());
@@ -340,8 +272,8 @@ fn answer_lines(lines: Vec<u8>, last: i64) -> Result<Response, Error> {
     Ok((headers, lines).into_response())
 }
 
-impl From<LoggedEntry> for AuditView {
-    fn from(entry: LoggedEntry) -> Self {
+impl ViewFrom<LoggedEntry> for AuditView {
+    fn view_from(entry: LoggedEntry) -> Self {
         Self {
             id: entry.id,
             at: entry.at,
@@ -352,20 +284,20 @@ impl From<LoggedEntry> for AuditView {
             verb: entry.verb,
             subject: entry.subject,
             team_id: entry.team_id,
-            before: entry.before.and_then(raw_json),
-            after: entry.after.and_then(raw_json),
+            before: entry.before.and_then(RawJson::of_text),
+            after: entry.after.and_then(RawJson::of_text),
         }
     }
 }
 
-impl From<Difference> for AuditDifferenceView {
-    fn from(Difference { kind, team_id, after_id, through_id }: Difference) -> Self {
-        Self { kind, team_id, after_id, through_id }
+impl ViewFrom<Difference> for AuditDifferenceView {
+    fn view_from(Difference { kind, team_id, after_id, through_id }: Difference) -> Self {
+        Self { kind: to_view(kind), team_id, after_id, through_id }
     }
 }
 
-impl From<ChainEnd> for ChainEndView {
-    fn from(ChainEnd { team_id, sequence, hash }: ChainEnd) -> Self {
+impl ViewFrom<ChainEnd> for ChainEndView {
+    fn view_from(ChainEnd { team_id, sequence, hash }: ChainEnd) -> Self {
         Self { team_id, sequence, hash: hash.iter().map(|byte| format!("{byte:02x}")).collect() }
     }
 }

@@ -1,5 +1,6 @@
 //! Step 7 of 7: the API of bulk operations: one request that applies a verb to many workflows or runs.
 
+use api_types::bulk::{BulkItemView, BulkView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -7,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use ledger::bulk::{self, Created, Filter, Item, Operation, Outcome, Request, Verb};
 use ledger::runs::RunState;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::audit::{self, Entry};
@@ -23,6 +24,7 @@ use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
 use crate::api::request::repeat::{Creation, RepeatParams, replayed};
 use crate::api::request::team::teams_of_list;
+use crate::api::request::view::{ViewFrom, to_view};
 use crate::api::workflows::team_of_new;
 
 /// Ids that a filter names at most.
@@ -64,44 +66,6 @@ pub struct BulkFilter {
     from: Option<DateTime<Utc>>,
     /// Only runs that were accepted before this time, to the millisecond; with `retry` and `cancel`.
     to: Option<DateTime<Utc>>,
-}
-
-/// A bulk operation and its progress.
-#[derive(Serialize, ToSchema)]
-pub struct BulkView {
-    id: Uuid,
-    team_id: i64,
-    verb: Verb,
-    reason: Option<String>,
-    until: Option<DateTime<Utc>>,
-    state: bulk::State,
-    /// How many workflows or runs it has.
-    total: i32,
-    /// How many are processed, in their order.
-    processed: i32,
-    /// How many of these were refused: `items?outcome=refused` says why.
-    refused: i32,
-    /// Who requested it.
-    actor: String,
-    actor_name: Option<String>,
-    created_on: DateTime<Utc>,
-    finished_on: Option<DateTime<Utc>>,
-}
-
-/// An item of a bulk operation.
-#[derive(Serialize, ToSchema)]
-pub struct BulkItemView {
-    /// Its place, from 1 on.
-    nth: i32,
-    workflow_id: i64,
-    /// The run, of `retry` and `cancel`.
-    run_id: Option<Uuid>,
-    /// Null: it is not processed yet.
-    outcome: Option<Outcome>,
-    /// Why it was refused: the code of the problem that a request for this item alone gets; else null.
-    code: Option<String>,
-    /// The run that `fire` or `retry` has created.
-    new_run_id: Option<Uuid>,
 }
 
 /// Filters of a list of bulk operations.
@@ -173,7 +137,7 @@ pub(crate) async fn create_bulk_operation(
 
 fn answer_accepted(operation: Operation) -> Response {
     let location = format!("/api/v1/bulk/{}", operation.id);
-    (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(BulkView::from(operation))).into_response()
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(BulkView::view_from(operation))).into_response()
 }
 
 fn parse_request(body: BulkBody, team_id: i64, now: DateTime<Utc>) -> Result<Request, FieldError> {
@@ -238,7 +202,7 @@ pub(crate) async fn list_bulk_operations(
     }
     tx.commit().await?;
     let found = KeysetPage::merge(pages, limit, KeyOrder::Descending, |operation: &Operation| operation.id);
-    page::answer_page(found, |operation| operation.id, BulkView::from).await
+    page::answer_page(found, |operation| operation.id, BulkView::view_from).await
 }
 
 /// Read a bulk operation and its progress.
@@ -252,7 +216,7 @@ pub(crate) async fn get_bulk_operation(
 ) -> Result<Json<BulkView>, Error> {
     let mut connection = app.pools.reads.acquire().await?;
     let found = bulk::find_operation(&mut connection, id, caller.team_id).await?;
-    Ok(Json(found.ok_or_else(Error::not_found)?.into()))
+    Ok(Json(to_view(found.ok_or_else(Error::not_found)?)))
 }
 
 /// List the items of a bulk operation in their order, with what became of each.
@@ -272,7 +236,7 @@ pub(crate) async fn list_bulk_items(
     let operation = operation.ok_or_else(Error::not_found)?;
     let found = bulk::list_items(&mut tx, operation.id, params.outcome, after, limit).await.map_err(failed_read)?;
     tx.commit().await?;
-    page::answer_page(found, |item| item.nth, BulkItemView::from).await
+    page::answer_page(found, |item| item.nth, BulkItemView::view_from).await
 }
 
 /// Cancel a bulk operation: the items that are not processed yet stay as they are.
@@ -303,18 +267,18 @@ pub(crate) async fn cancel_bulk_operation(
         return Err(Error::conflict("bulk_ended", "every item of the operation is processed"));
     }
     tx.commit().await?;
-    Ok(Json(after.into()))
+    Ok(Json(to_view(after)))
 }
 
-impl From<Operation> for BulkView {
-    fn from(operation: Operation) -> Self {
+impl ViewFrom<Operation> for BulkView {
+    fn view_from(operation: Operation) -> Self {
         Self {
             id: operation.id,
             team_id: operation.team_id,
-            verb: operation.verb,
+            verb: to_view(operation.verb),
             reason: operation.reason,
             until: operation.until,
-            state: operation.state,
+            state: to_view(operation.state),
             total: operation.total,
             processed: operation.processed,
             refused: operation.refused,
@@ -326,13 +290,13 @@ impl From<Operation> for BulkView {
     }
 }
 
-impl From<Item> for BulkItemView {
-    fn from(item: Item) -> Self {
+impl ViewFrom<Item> for BulkItemView {
+    fn view_from(item: Item) -> Self {
         Self {
             nth: item.nth,
             workflow_id: item.workflow_id,
             run_id: item.run_id,
-            outcome: item.outcome,
+            outcome: to_view(item.outcome),
             code: item.code,
             new_run_id: item.new_run_id,
         }

@@ -1,11 +1,10 @@
 //! Step 4 of 7: the API of drift: how EventBridge differs from the database, and requests for a sweep.
 
+use api_types::drift::{DriftView, DriftedView, OrphanView, SweepView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 use utoipa::ToSchema;
 use workflows::drift::{self, Drifted, Orphan, Sweep};
 
@@ -14,58 +13,10 @@ use crate::api::request::auth::{Auditor, Operator};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{OptionalBody, Trace};
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// How many differences are listed; the report counts all of them.
 const SHOWN: i64 = 200;
-
-/// The known drift.
-#[derive(Serialize, ToSchema)]
-pub struct DriftView {
-    /// The newest finished sweep; null: none yet.
-    last: Option<SweepView>,
-    /// The sweep that is requested or in progress.
-    open: Option<SweepView>,
-    /// Workflows whose schedule is known to differ and is not repaired yet; at most 200.
-    workflows: Vec<DriftedView>,
-    /// Schedules that belong to no workflow; at most 200.
-    orphans: Vec<OrphanView>,
-}
-
-/// A comparison of EventBridge with the database.
-#[derive(Serialize, ToSchema)]
-pub struct SweepView {
-    id: i64,
-    /// Public prefix of the key that requested it, or `publisher` for a periodic sweep.
-    requested_by: String,
-    /// Whether it may delete many orphans and make many changes.
-    force: bool,
-    requested_on: DateTime<Utc>,
-    started_on: Option<DateTime<Utc>>,
-    finished_on: Option<DateTime<Utc>>,
-    /// Counts of what was found and changed so far; empty before it starts.
-    #[schema(value_type = Object)]
-    report: Value,
-}
-
-/// A workflow whose schedule differs.
-#[derive(Serialize, ToSchema)]
-pub struct DriftedView {
-    workflow_id: i64,
-    /// Null once the workflow is deleted.
-    name: Option<String>,
-    /// `missing`, `orphan`, `changed`, `stale_template` or `disabled_out_of_band`.
-    class: String,
-    /// Why it is not repaired yet.
-    last_error: Option<String>,
-}
-
-/// A schedule that belongs to no workflow.
-#[derive(Serialize, ToSchema)]
-pub struct OrphanView {
-    name: String,
-    first_seen: DateTime<Utc>,
-    last_seen: DateTime<Utc>,
-}
 
 /// Options of a sweep.
 #[derive(Default, Deserialize, ToSchema)]
@@ -87,10 +38,10 @@ pub(crate) async fn show_drift(State(app): State<App>, Auditor(_): Auditor) -> R
     let orphans = drift::list_orphans(&mut tx, SHOWN).await.map_err(failed_read)?;
     tx.commit().await?;
     Ok(Json(DriftView {
-        last: last.map(SweepView::from),
-        open: open.map(SweepView::from),
-        workflows: workflows.into_iter().map(DriftedView::from).collect(),
-        orphans: orphans.into_iter().map(OrphanView::from).collect(),
+        last: last.map(SweepView::view_from),
+        open: open.map(SweepView::view_from),
+        workflows: workflows.into_iter().map(DriftedView::view_from).collect(),
+        orphans: orphans.into_iter().map(OrphanView::view_from).collect(),
     }))
 }
 
@@ -106,25 +57,25 @@ pub(crate) async fn check_drift(
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let sweep = drift::request_sweep(&mut tx, body.force, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
-    Ok((StatusCode::ACCEPTED, Json(sweep.into())))
+    Ok((StatusCode::ACCEPTED, Json(to_view(sweep))))
 }
 
-impl From<Sweep> for SweepView {
-    fn from(sweep: Sweep) -> Self {
+impl ViewFrom<Sweep> for SweepView {
+    fn view_from(sweep: Sweep) -> Self {
         let Sweep { id, requested_by, force, requested_on, started_on, finished_on, report } = sweep;
         Self { id, requested_by, force, requested_on, started_on, finished_on, report }
     }
 }
 
-impl From<Drifted> for DriftedView {
-    fn from(drifted: Drifted) -> Self {
+impl ViewFrom<Drifted> for DriftedView {
+    fn view_from(drifted: Drifted) -> Self {
         let Drifted { workflow_id, name, class, last_error } = drifted;
         Self { workflow_id, name, class, last_error }
     }
 }
 
-impl From<Orphan> for OrphanView {
-    fn from(orphan: Orphan) -> Self {
+impl ViewFrom<Orphan> for OrphanView {
+    fn view_from(orphan: Orphan) -> Self {
         let Orphan { name, first_seen, last_seen } = orphan;
         Self { name, first_seen, last_seen }
     }

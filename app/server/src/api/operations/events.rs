@@ -3,6 +3,7 @@
 //! A stream begins with `ready`: what a client reads from then on is no older than the stream. `Last-Event-ID` continues
 //! a stream that broke; if some of its events are not kept any more, it begins with `reset` instead.
 
+use api_types::events::{EventView, EventsView};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,14 +14,12 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
 use futures::stream::{self, Stream};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
+use utoipa::IntoParams;
 use workflows::definition::field::FieldError;
-use workflows::events::{self, Event, EventKind, Kept, Position};
+use workflows::events::{self, Event, Kept, Position};
 
 use crate::App;
 use crate::api::request::auth::{Caller, Viewer};
@@ -29,6 +28,7 @@ use crate::api::request::extract::Params;
 use crate::api::request::page;
 use crate::api::request::streams::{AdmittedStream, wants_stream};
 use crate::api::request::team::teams_of_list;
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// How often a stream reads.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -38,39 +38,6 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const REMOVE_EVERY: Duration = Duration::from_secs(60);
 /// Events that are read at once.
 const AT_ONCE: i64 = 200;
-
-/// An event: something has changed. It says what, and not how: read the object.
-#[derive(Serialize, ToSchema)]
-pub struct EventView {
-    /// Its place in the stream; the same event always has the same one.
-    #[schema(example = "81726.5")]
-    id: String,
-    at: DateTime<Utc>,
-    kind: EventKind,
-    /// The verb of an edit, `synced` or `failed`, the decision, or the final state of a run.
-    #[schema(example = "fired")]
-    what: String,
-    /// Null: an object of the operators.
-    team_id: Option<i64>,
-    workflow_id: Option<i64>,
-    run_id: Option<Uuid>,
-    scheduled_time: Option<DateTime<Utc>>,
-    /// The revision that EventBridge has, or that made the time due.
-    revision: Option<i64>,
-    /// The object of an edit.
-    #[schema(example = "workflow:12")]
-    subject: Option<String>,
-    /// Who made an edit, as in the audit log.
-    actor: Option<String>,
-}
-
-/// Some events.
-#[derive(Serialize, ToSchema)]
-pub struct EventsView {
-    items: Vec<EventView>,
-    /// Where the next request continues.
-    next_cursor: String,
-}
 
 /// Which events.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +98,7 @@ async fn read_page(app: &App, teams: Option<&[i64]>, cursor: Option<String>, lim
         return Err(FieldError::new("invalid_cursor", "cursor", detail).into());
     }
     let read = events::read_events(&mut db, after, teams, limit).await?;
-    let items = read.events.into_iter().map(EventView::from).collect();
+    let items = read.events.into_iter().map(EventView::view_from).collect();
     Ok(EventsView { items, next_cursor: read.through.to_string() })
 }
 
@@ -253,25 +220,23 @@ impl OpenStream {
         }
         let read = events::read_events(&mut db, self.position, self.teams.as_deref(), AT_ONCE).await?;
         self.position = read.through;
-        self.unsent.extend(read.events.into_iter().map(EventView::from).filter_map(EventView::into_sse));
+        self.unsent.extend(read.events.into_iter().filter_map(to_sse));
         self.reads_at = if read.may_be_more { now } else { now + READ_EVERY };
         Ok(())
     }
 }
 
-impl EventView {
-    fn into_sse(self) -> Option<sse::Event> {
-        let event = sse::Event::default().event(self.kind.as_str()).id(self.id.clone());
-        event.json_data(self).ok()
-    }
+fn to_sse(event: Event) -> Option<sse::Event> {
+    let sent = sse::Event::default().event(event.kind.as_str()).id(event.position.to_string());
+    sent.json_data(EventView::view_from(event)).ok()
 }
 
-impl From<Event> for EventView {
-    fn from(event: Event) -> Self {
+impl ViewFrom<Event> for EventView {
+    fn view_from(event: Event) -> Self {
         Self {
             id: event.position.to_string(),
             at: event.created_on,
-            kind: event.kind,
+            kind: to_view(event.kind),
             what: event.what,
             team_id: event.team_id,
             workflow_id: event.workflow_id,

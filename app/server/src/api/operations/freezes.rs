@@ -1,12 +1,13 @@
 //! Step 7 of 7: the API of freezes, which stop the schedules of a team, or of all teams, for a time.
 
+use api_types::freezes::{FreezeState, FreezeView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use ledger::freezes::{self, Created, Freeze, Lifted, Listed, Request};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
@@ -38,38 +39,6 @@ pub struct FreezeBody {
     from: Option<DateTime<Utc>>,
     /// Until when, exclusive; without it the freeze lasts until it is lifted.
     until: Option<DateTime<Utc>>,
-}
-
-/// A freeze.
-#[derive(Serialize, ToSchema)]
-pub struct FreezeView {
-    id: Uuid,
-    /// Null: all teams.
-    team_id: Option<i64>,
-    reason: String,
-    state: FreezeState,
-    from: DateTime<Utc>,
-    /// Exclusive; null: until it is lifted. Equal to `from`: it was lifted before it began.
-    until: Option<DateTime<Utc>>,
-    /// Who requested it.
-    actor: String,
-    actor_name: Option<String>,
-    created_on: DateTime<Utc>,
-    /// Who ended it early.
-    lifted_by: Option<String>,
-    lifted_on: Option<DateTime<Utc>>,
-}
-
-/// Whether a freeze is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FreezeState {
-    /// It has not begun.
-    Planned,
-    /// No schedule of the team runs.
-    InForce,
-    /// It has ended, or was lifted.
-    Ended,
 }
 
 /// Filters of a list of freezes.
@@ -122,7 +91,7 @@ pub(crate) async fn create_freeze(
 
 fn answer_created(freeze: Freeze, now: DateTime<Utc>) -> Response {
     let location = format!("/api/v1/freezes/{}", freeze.id);
-    (StatusCode::CREATED, [(header::LOCATION, location)], Json(FreezeView::at(freeze, now))).into_response()
+    (StatusCode::CREATED, [(header::LOCATION, location)], Json(view_freeze_at(freeze, now))).into_response()
 }
 
 /// Returns the caller in the team of the freeze, and what the freeze has to be.
@@ -173,7 +142,7 @@ pub(crate) async fn list_freezes(
     }
     tx.commit().await?;
     let found = KeysetPage::merge(pages, limit, KeyOrder::Descending, |freeze: &Freeze| freeze.id);
-    page::answer_page(found, |freeze| freeze.id, move |freeze| FreezeView::at(freeze, now)).await
+    page::answer_page(found, |freeze| freeze.id, move |freeze| view_freeze_at(freeze, now)).await
 }
 
 /// The freezes of these teams; those of all teams concern each of them.
@@ -195,7 +164,7 @@ pub(crate) async fn get_freeze(
 ) -> Result<Json<FreezeView>, Error> {
     let mut connection = app.pools.reads.acquire().await?;
     let found = freezes::find_freeze(&mut connection, id, caller.team_id).await?;
-    Ok(Json(FreezeView::at(found.ok_or_else(Error::not_found)?, app.clock.now())))
+    Ok(Json(view_freeze_at(found.ok_or_else(Error::not_found)?, app.clock.now())))
 }
 
 /// Lift a freeze: it ends now. The times that it has decided stay skipped; a backfill with `"timing": "now"` runs them.
@@ -224,29 +193,27 @@ pub(crate) async fn lift_freeze(
     }
     let lifted = freezes::find_freeze(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
-    Ok(Json(FreezeView::at(lifted, edit.now)))
+    Ok(Json(view_freeze_at(lifted, edit.now)))
 }
 
-impl FreezeView {
-    fn at(freeze: Freeze, now: DateTime<Utc>) -> Self {
-        let has_ended = freeze.ends_on.is_some_and(|ends_on| ends_on <= now.max(freeze.starts_on));
-        let state = match (has_ended, freeze.starts_on <= now) {
-            (true, _) => FreezeState::Ended,
-            (false, true) => FreezeState::InForce,
-            (false, false) => FreezeState::Planned,
-        };
-        Self {
-            id: freeze.id,
-            team_id: freeze.team_id,
-            reason: freeze.reason,
-            state,
-            from: freeze.starts_on,
-            until: freeze.ends_on,
-            actor: freeze.actor,
-            actor_name: freeze.actor_name,
-            created_on: freeze.created_on,
-            lifted_by: freeze.lifted_by,
-            lifted_on: freeze.lifted_on,
-        }
+fn view_freeze_at(freeze: Freeze, now: DateTime<Utc>) -> FreezeView {
+    let has_ended = freeze.ends_on.is_some_and(|ends_on| ends_on <= now.max(freeze.starts_on));
+    let state = match (has_ended, freeze.starts_on <= now) {
+        (true, _) => FreezeState::Ended,
+        (false, true) => FreezeState::InForce,
+        (false, false) => FreezeState::Planned,
+    };
+    FreezeView {
+        id: freeze.id,
+        team_id: freeze.team_id,
+        reason: freeze.reason,
+        state,
+        from: freeze.starts_on,
+        until: freeze.ends_on,
+        actor: freeze.actor,
+        actor_name: freeze.actor_name,
+        created_on: freeze.created_on,
+        lifted_by: freeze.lifted_by,
+        lifted_on: freeze.lifted_on,
     }
 }

@@ -1,42 +1,15 @@
 //! Steps 1 and 7 of 7: health and metrics, for load balancers, Prometheus and operators.
 
+use api_types::health::{Health, Readiness};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ledger::identity;
 use schedule::ZoneSet;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::App;
 use crate::api::request::error::{Error, Problem};
-
-/// The health of the app.
-#[derive(Serialize, ToSchema)]
-pub struct Health {
-    status: &'static str,
-    env: String,
-    version: &'static str,
-    /// Version of the IANA database that this instance uses.
-    #[schema(example = "2026f")]
-    zone_data: String,
-}
-
-/// The readiness of the app.
-#[derive(Serialize, ToSchema)]
-pub struct Readiness {
-    #[serde(flatten)]
-    health: Health,
-    /// How far this instance's clock is ahead of the database's, which decides. Above 2 a warning is logged.
-    clock_skew_seconds: f64,
-    /// Whether this instance takes jobs: not if its clock differs by more than 30 s, nor with
-    /// `CRONBOX_JOBS_ENABLED=false`.
-    takes_jobs: bool,
-    /// Why no run starts until `cronbox-app ledger accept`: `restored`, `cloned`, `marked` or `eventbridge_ahead`;
-    /// null = runs start.
-    held: Option<String>,
-}
 
 /// The process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = Health)))]
@@ -72,9 +45,9 @@ pub(crate) async fn show_metrics(State(app): State<App>) -> Result<Response, Err
 
 fn health(app: &App) -> Health {
     Health {
-        status: "ok",
+        status: "ok".to_owned(),
         env: app.config.env.to_string(),
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         zone_data: ZoneSet::installed().version().to_string(),
     }
 }

@@ -1,44 +1,15 @@
 //! Step 7 of 7: the API of background jobs: which instance runs each, its last result, and when it is due.
 
+use api_types::jobs::{JobView, JobsView};
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
-use serde::Serialize;
-use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::App;
 use crate::api::request::auth::Auditor;
 use crate::api::request::error::{Error, Problem};
+use crate::api::request::view::to_view;
 use crate::cadence::When;
-use crate::jobs::{self, Job, LastResult, Status};
-
-/// The background jobs.
-#[derive(Serialize, ToSchema)]
-pub struct JobsView {
-    items: Vec<JobView>,
-}
-
-/// The state of a background job.
-#[derive(Serialize, ToSchema)]
-pub struct JobView {
-    name: String,
-    /// Seconds as `60s`, or a cron; null: this version of the app does not know the job.
-    schedule: Option<String>,
-    /// The timezone of the cron; null: no cron.
-    timezone: Option<&'static str>,
-    /// The instance that runs it now; null: none.
-    locked_by: Option<Uuid>,
-    locked_until: Option<DateTime<Utc>>,
-    last_run: Option<DateTime<Utc>>,
-    last_duration_ms: Option<i64>,
-    /// Null: it has never run.
-    last_result: Option<LastResult>,
-    last_error: Option<String>,
-    next_run: DateTime<Utc>,
-    run_count: i64,
-    error_count: i64,
-}
+use crate::jobs::{self, Job, Status};
 
 /// List the background jobs.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "operations",
@@ -57,12 +28,12 @@ fn view(status: Status, known: &[Job], zone: &'static str) -> JobView {
     JobView {
         name: status.name,
         schedule: when.map(ToString::to_string),
-        timezone: when.and_then(|when| matches!(when, When::Cron(_)).then_some(zone)),
+        timezone: when.and_then(|when| matches!(when, When::Cron(_)).then(|| zone.to_owned())),
         locked_by: status.locked_by,
         locked_until: status.locked_until,
         last_run: status.last_run,
         last_duration_ms: status.last_duration_ms,
-        last_result: status.last_result,
+        last_result: to_view(status.last_result),
         last_error: status.last_error,
         next_run: status.next_run,
         run_count: status.run_count,

@@ -1,6 +1,6 @@
 //! Step 1 of 7: the API of teams and keys, for admins; the owner of a key may rotate it.
 
-use std::net::IpAddr;
+use api_types::keys::{KeyView, NewKeyView, TeamView};
 
 use access::keys::{self, Holder, Key, Kind, Role};
 use access::restrictions::{Restrictions, parse_cidr};
@@ -25,6 +25,7 @@ use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb}
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
 use crate::api::request::repeat::{Creation, RepeatParams, replayed};
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// The team to create.
 #[derive(Deserialize, ToSchema)]
@@ -32,16 +33,6 @@ use crate::api::request::repeat::{Creation, RepeatParams, replayed};
 pub struct TeamBody {
     /// Unique; one line, at most 200 characters.
     name: String,
-}
-
-/// The team that was created.
-#[derive(Serialize, ToSchema)]
-pub struct TeamView {
-    id: i64,
-    name: String,
-    /// Standard Webhooks secret of the team's http actions; shown only once, and null in the answer to a repeated request.
-    signing_secret: Option<String>,
-    created_on: DateTime<Utc>,
 }
 
 /// The key to create.
@@ -75,41 +66,6 @@ pub struct KeyBody {
 pub struct RotateBody {
     /// For how many seconds the key is still accepted, at most 604,800; 0 = it expires at once.
     overlap_secs: u32,
-}
-
-/// A key in a list.
-#[derive(Serialize, ToSchema)]
-pub struct KeyView {
-    id: Uuid,
-    prefix: String,
-    kind: Kind,
-    team_id: Option<i64>,
-    role: Option<Role>,
-    /// What it permits.
-    scopes: Vec<Scope>,
-    name: String,
-    created_on: DateTime<Utc>,
-    /// When it expires; null = never.
-    expires_on: Option<DateTime<Utc>>,
-    /// The networks from which it is accepted; null = all.
-    allowed_cidrs: Option<Vec<String>>,
-    /// When it was last used, to the minute; known after two minutes.
-    last_used_on: Option<DateTime<Utc>>,
-    /// The address of the client that used it then.
-    #[schema(value_type = Option<String>)]
-    last_used_from: Option<IpAddr>,
-    revoked_on: Option<DateTime<Utc>>,
-    /// The key that its owner has got in its place.
-    rotated_into: Option<Uuid>,
-}
-
-/// The key that was created.
-#[derive(Serialize, ToSchema)]
-pub struct NewKeyView {
-    /// The key itself; shown only once, and null in the answer to a repeated request.
-    key: Option<String>,
-    #[serde(flatten)]
-    shown: KeyView,
 }
 
 /// Which page of the list of keys.
@@ -165,7 +121,7 @@ pub(crate) async fn create_key(
         return Ok(answer_again(created));
     }
     let (key, secret) = keys::create_restricted_key(&mut tx, holder, &body.name, &restrictions, &edit).await?;
-    let view = NewKeyView { key: None, shown: key.into() };
+    let view = NewKeyView { key: None, shown: to_view(key) };
     repeat.store(&mut tx, &edit, &view).await?;
     tx.commit().await?;
     Ok(answer_secret(NewKeyView { key: Some(secret.reveal_text().to_owned()), ..view }))
@@ -191,7 +147,7 @@ pub(crate) async fn rotate_own_key(
     }
     match rotate_key(&mut tx, caller.key_id(), body.overlap_secs, &edit).await? {
         RotateOutcome::Rotated(successor, secret) => {
-            let view = NewKeyView { key: None, shown: (*successor).into() };
+            let view = NewKeyView { key: None, shown: to_view(*successor) };
             repeat.store(&mut tx, &edit, &view).await?;
             tx.commit().await?;
             app.gate.forget_all();
@@ -238,7 +194,7 @@ pub(crate) async fn list_keys(
     let mut tx = begin_read(&app).await?;
     let found = keys::list_keys(&mut tx, after, limit).await.map_err(failed_read)?;
     tx.commit().await?;
-    page::answer_page(found, |key| key.id, KeyView::from).await
+    page::answer_page(found, |key| key.id, KeyView::view_from).await
 }
 
 /// Revoke a key; it is refused within 5 seconds.
@@ -259,7 +215,7 @@ pub(crate) async fn revoke_key(
         keys::revoke_key(&mut tx, id, &caller.edit_at(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     app.gate.forget_all();
-    Ok(Json(key.into()))
+    Ok(Json(to_view(key)))
 }
 
 /// Returns the owner of a key. A team key needs a team and a role; other keys must have neither.
@@ -284,15 +240,15 @@ pub fn parse_holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Res
     }
 }
 
-impl From<Key> for KeyView {
-    fn from(key: Key) -> Self {
+impl ViewFrom<Key> for KeyView {
+    fn view_from(key: Key) -> Self {
         Self {
             id: key.id,
             prefix: key.prefix,
-            kind: key.kind,
+            kind: to_view(key.kind),
             team_id: key.team_id,
-            role: key.role,
-            scopes: key.scopes.iter().collect(),
+            role: to_view(key.role),
+            scopes: key.scopes.iter().map(to_view).collect(),
             name: key.name,
             created_on: key.created_on,
             expires_on: key.expires_on,

@@ -1,11 +1,10 @@
 //! Step 2 of 7: the API of the outbox, for operators: list its rows, retry or discard failed ones.
 
+use api_types::outbox::OutboxView;
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use workflows::outbox::list::{Filter, list_rows};
 use workflows::outbox::operate::{self, Operated, Row, Status};
 
@@ -15,28 +14,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-
-/// An outbox row.
-#[derive(Serialize, ToSchema)]
-pub struct OutboxView {
-    id: i64,
-    workflow_id: i64,
-    /// `upsert` or `delete`.
-    op: String,
-    status: Status,
-    /// The request of the edit; for audit, never replayed.
-    #[schema(value_type = Object)]
-    payload: Value,
-    created_on: DateTime<Utc>,
-    processed_on: Option<DateTime<Utc>>,
-    failed_on: Option<DateTime<Utc>>,
-    attempt_count: i32,
-    error_message: Option<String>,
-    /// Class of the workflow's last error: `transient`, `environment`, `unclassified`, `permanent`.
-    error_class: Option<String>,
-    /// When the publisher processes the workflow next; null: it is not due.
-    due_at: Option<DateTime<Utc>>,
-}
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// Filters of a list of outbox rows.
 #[derive(Deserialize, IntoParams)]
@@ -69,7 +47,7 @@ pub(crate) async fn list_outbox(
     let mut tx = begin_read(&app).await?;
     let found = list_rows(&mut tx, filter).await.map_err(failed_read)?;
     tx.commit().await?;
-    page::answer_page(found, |row| row.id, OutboxView::from).await
+    page::answer_page(found, |row| row.id, OutboxView::view_from).await
 }
 
 /// Retry or discard an outbox row.
@@ -91,7 +69,7 @@ pub(crate) async fn change_outbox_row(
         Operated::Done(row) => {
             tx.commit().await?;
             app.notifier.request_notification();
-            Ok(Json(row.into()))
+            Ok(Json(to_view(row)))
         }
         Operated::Unknown => Err(Error::not_found()),
         Operated::Refused(status) => Err(refused(status)),
@@ -112,13 +90,13 @@ fn refused(status: Status) -> Error {
     }
 }
 
-impl From<Row> for OutboxView {
-    fn from(row: Row) -> Self {
+impl ViewFrom<Row> for OutboxView {
+    fn view_from(row: Row) -> Self {
         Self {
             id: row.id,
             workflow_id: row.workflow_id,
             op: row.op,
-            status: row.status,
+            status: to_view(row.status),
             payload: row.payload,
             created_on: row.created_on,
             processed_on: row.processed_on,

@@ -1,12 +1,13 @@
 //! Step 1 of 7: the API of a team's signing secrets, for admins: a rotation with an overlap, and the secrets of receivers.
 
 use access::signing_secrets::{self, Rotation};
+use api_types::secrets::{ReceiverSecretView, RotationView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize};
+use chrono::TimeDelta;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use workflows::audit::{self, Edit, Entry};
@@ -33,34 +34,12 @@ pub struct RotationBody {
     by_receiver: Option<bool>,
 }
 
-/// The new signing secret of a team.
-#[derive(Serialize, ToSchema)]
-pub struct RotationView {
-    team_id: i64,
-    /// Standard Webhooks secret of the team's http actions; shown only once.
-    signing_secret: String,
-    /// Whether secrets that are derived from it sign, one for each receiver: read them by `:receiver-secret`.
-    by_receiver: bool,
-    /// Until when the previous secret signs, too; null = it does not.
-    previous_until: Option<DateTime<Utc>>,
-}
-
 /// A receiver.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiverBody {
     /// The origin of its URL: scheme, host and port, for example `https://a.example`.
     origin: String,
-}
-
-/// The secret of a receiver.
-#[derive(Serialize, ToSchema)]
-pub struct ReceiverSecretView {
-    origin: String,
-    /// Standard Webhooks secret that signs requests to this origin.
-    signing_secret: String,
-    /// The one that signs, too, until the overlap of the last rotation ends.
-    previous_signing_secret: Option<String>,
 }
 
 /// Rotate a team's signing secret, or read the secret of a receiver.

@@ -1,40 +1,18 @@
 //! Step 1 of 7: the API of a team's limits: its members read them, an admin sets them.
 
 use access::limits::{MOST, TeamLimits, TeamUsage, find_team_limits, set_team_limits};
+use api_types::limits::{TeamLimitsView, TeamUsageView};
 use axum::Json;
 use axum::extract::State;
 use db::PgConnection;
 use ledger::stats;
-use serde::Serialize;
-use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
 
 use crate::App;
 use crate::api::request::auth::{Admin, Viewer};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, Id, Trace};
-
-/// The limits of a team, and what it uses.
-#[derive(Serialize, ToSchema)]
-pub struct TeamLimitsView {
-    team_id: i64,
-    /// What an admin has set; null = the default of the operator.
-    set: TeamLimits,
-    /// What is in force; null or 0 = no limit of the team.
-    in_force: TeamLimits,
-    usage: TeamUsageView,
-}
-
-/// What a team uses: its running runs, and what its workflows that are not archived add up to.
-#[derive(Serialize, ToSchema)]
-pub struct TeamUsageView {
-    /// Runs that all instances together execute now.
-    running_runs: i64,
-    workflows: i64,
-    /// How many times their crons fire in an hour in which all of them fire: at most 60 for each fire a minute.
-    fires_per_hour: i64,
-    input_bytes: i64,
-}
+use crate::api::request::view::to_view;
 
 /// Read the limits of a team and its usage.
 #[utoipa::path(get, path = "/api/v1/teams/{id}/limits", tag = "keys", params(("id" = i64, Path)),
@@ -82,8 +60,8 @@ async fn read(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimi
     let running_runs = stats::count_running_runs(db, team_id).await?;
     Ok(TeamLimitsView {
         team_id,
-        set,
-        in_force: set.or(app.config.team_limits()),
+        set: to_view(set),
+        in_force: to_view(set.or(app.config.team_limits())),
         usage: TeamUsageView { running_runs, workflows, fires_per_hour, input_bytes },
     })
 }

@@ -1,12 +1,12 @@
 //! Step 1 of 7: the API of a team's secrets: its members read their names, an admin sets their values.
 
+use api_types::secrets::{SecretView, SecretsView};
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::redaction::origin_of_url;
@@ -18,6 +18,7 @@ use crate::App;
 use crate::api::request::auth::{Admin, Viewer};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, Id, Trace};
+use crate::api::request::view::ViewFrom;
 
 /// How many origins a secret is bound to at most.
 const MOST_ORIGINS: usize = 20;
@@ -50,28 +51,8 @@ pub struct SecretBody {
     allowed_origins: Option<Vec<String>>,
 }
 
-/// A secret of a team, without its value.
-#[derive(Serialize, ToSchema)]
-pub struct SecretView {
-    /// Actions refer to it as `${secret:name}`.
-    name: String,
-    /// Raised by each new value.
-    version: i32,
-    /// The only origins of URLs that it is sent to; null = every one.
-    allowed_origins: Option<Vec<String>>,
-    created_on: DateTime<Utc>,
-    /// When its value or its origins last changed.
-    updated_on: DateTime<Utc>,
-}
-
-/// The secrets of a team.
-#[derive(Serialize, ToSchema)]
-pub struct SecretsView {
-    items: Vec<SecretView>,
-}
-
-impl From<TeamSecret> for SecretView {
-    fn from(secret: TeamSecret) -> Self {
+impl ViewFrom<TeamSecret> for SecretView {
+    fn view_from(secret: TeamSecret) -> Self {
         let TeamSecret { name, version, allowed_origins, created_on, updated_on } = secret;
         Self { name, version, allowed_origins, created_on, updated_on }
     }
@@ -90,7 +71,7 @@ pub(crate) async fn list_secrets(
         return Err(Error::not_found());
     }
     let secrets = list_team_secrets(&mut *app.pools.reads.acquire().await?, id).await?;
-    Ok(Json(SecretsView { items: secrets.into_iter().map(SecretView::from).collect() }))
+    Ok(Json(SecretsView { items: secrets.into_iter().map(SecretView::view_from).collect() }))
 }
 
 /// Create a secret, or replace its value. The next attempt of each workflow that refers to it sends the new value.
@@ -126,7 +107,7 @@ pub(crate) async fn put_secret(
         }
     };
     tx.commit().await?;
-    Ok((status, Json(SecretView::from(secret))).into_response())
+    Ok((status, Json(SecretView::view_from(secret))).into_response())
 }
 
 /// Delete a secret. Attempts of actions that refer to it fail from then on.

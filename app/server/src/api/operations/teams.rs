@@ -1,10 +1,10 @@
 //! Step 1 of 7: the API that lists and renames teams.
 
 use access::teams::{self, Team};
+use api_types::teams::ListedTeamView;
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field;
 
@@ -14,14 +14,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, Id, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-
-/// A team in a list.
-#[derive(Serialize, ToSchema)]
-pub struct ListedTeamView {
-    id: i64,
-    name: String,
-    created_on: DateTime<Utc>,
-}
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// What changes of a team.
 #[derive(Deserialize, ToSchema)]
@@ -57,7 +50,7 @@ pub(crate) async fn list_teams(
     let mut tx = begin_read(&app).await?;
     let found = teams::list_teams(&mut tx, own.as_deref(), after, limit).await.map_err(failed_read)?;
     tx.commit().await?;
-    page::answer_page(found, |team| team.id, ListedTeamView::from).await
+    page::answer_page(found, |team| team.id, ListedTeamView::view_from).await
 }
 
 /// Rename a team. Its keys, workflows and signatures stay as they are.
@@ -76,11 +69,11 @@ pub(crate) async fn rename_team(
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let renamed = teams::rename_team(&mut tx, id, &body.name, &edit).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
-    Ok(Json(renamed.into()))
+    Ok(Json(to_view(renamed)))
 }
 
-impl From<Team> for ListedTeamView {
-    fn from(team: Team) -> Self {
+impl ViewFrom<Team> for ListedTeamView {
+    fn view_from(team: Team) -> Self {
         Self { id: team.id, name: team.name, created_on: team.created_on }
     }
 }

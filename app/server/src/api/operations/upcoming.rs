@@ -1,12 +1,13 @@
 //! Step 1 of 7: the API of what comes: how many due times of a team are ahead, by buckets of time.
 
+use api_types::upcoming::{UpcomingBucketView, UpcomingView};
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use ledger::stats::Scope;
 use ledger::upcoming::{MOST_TIMES, count_due_times, read_timings};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use workflows::definition::field::FieldError;
 
 use crate::App;
@@ -35,25 +36,6 @@ pub struct UpcomingParams {
     hours: Option<i64>,
     /// Seconds of a bucket: a multiple of 60, absent = 300. At most 1,500 buckets.
     bucket_secs: Option<i64>,
-}
-
-/// The due times that come.
-#[derive(Serialize, ToSchema)]
-pub struct UpcomingView {
-    /// The start of the minute in which the span begins.
-    from: DateTime<Utc>,
-    to: DateTime<Utc>,
-    bucket_secs: i64,
-    /// Only buckets with a due time, the earliest first.
-    buckets: Vec<UpcomingBucketView>,
-}
-
-/// The due times of one bucket.
-#[derive(Serialize, ToSchema)]
-pub struct UpcomingBucketView {
-    from: DateTime<Utc>,
-    /// Due times of active schedules, by today's timing: what an edit or a pause changes is not known.
-    due: i64,
 }
 
 /// Count the due times that come, by buckets of time: which minutes will be hot.

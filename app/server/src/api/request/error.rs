@@ -8,13 +8,14 @@
 //! | a limit of the key, the address or the team | [`Error::limited`] | 429, `Retry-After`, `RateLimit` |
 //! | an unknown error | `Error::Internal`, logged once here, never sent | 500 |
 
+use api_types::problem::FieldProblem;
+pub use api_types::problem::Problem;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
+
 use workflows::definition::field::FieldError;
 use workflows::secrets::SecretError;
 
@@ -64,51 +65,6 @@ impl Limit {
     fn remaining_header(&self) -> String {
         format!("\"{}\";r=0;t={}", self.policy, self.retry_secs)
     }
-}
-
-/// RFC 9457 `application/problem+json`.
-#[derive(Serialize, ToSchema)]
-pub struct Problem {
-    /// Always `about:blank`; `code` distinguishes the errors.
-    #[serde(rename = "type")]
-    #[schema(example = "about:blank")]
-    kind: &'static str,
-    /// The reason phrase of the status.
-    title: &'static str,
-    /// The HTTP status.
-    status: u16,
-    /// Stable, for programs.
-    code: &'static str,
-    /// A sentence, for people.
-    detail: String,
-    /// The field of the body or the query that is not valid.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
-    /// The field of the cron that is not valid, if `field` is a cron.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "minute")]
-    cron_field: Option<&'static str>,
-    /// All fields that are not valid, if there are several: the first one is that of this problem.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<FieldProblem>,
-    /// The id of the request, as in the header `x-request-id` and in the log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "4bf92f3577b34da6a3ce929d0e0e4736")]
-    request_id: Option<String>,
-}
-
-/// One of several fields that are not valid.
-#[derive(Serialize, ToSchema)]
-pub struct FieldProblem {
-    /// Stable, for programs.
-    code: &'static str,
-    /// A sentence, for people.
-    detail: String,
-    /// The field.
-    field: String,
-    /// The field of the cron that is not valid, if `field` is a cron.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cron_field: Option<&'static str>,
 }
 
 /// In the extensions of a response that refuses a caller: why, by the code of the answer or the name of the limit.
@@ -206,24 +162,32 @@ impl Error {
         };
         let errors = match self {
             Error::Field(first) if !first.others.is_empty() => {
-                std::iter::once(first).chain(&first.others).map(FieldProblem::of).collect()
+                std::iter::once(first).chain(&first.others).map(view_field_problem).collect()
             }
             _ => Vec::new(),
         };
         let title = status.canonical_reason().unwrap_or("Error");
-        let (kind, request_id) = ("about:blank", current_id().map(|id| id.as_str().to_owned()));
-        (status, Problem { kind, title, status: status.as_u16(), code, detail, field, cron_field, errors, request_id })
+        let problem = Problem {
+            kind: "about:blank".to_owned(),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            code: code.to_owned(),
+            detail,
+            field,
+            cron_field: cron_field.map(str::to_owned),
+            errors,
+            request_id: current_id().map(|id| id.as_str().to_owned()),
+        };
+        (status, problem)
     }
 }
 
-impl FieldProblem {
-    fn of(error: &FieldError) -> Self {
-        Self {
-            code: error.code,
-            detail: error.detail.clone(),
-            field: error.field.clone(),
-            cron_field: error.cron_field,
-        }
+fn view_field_problem(error: &FieldError) -> FieldProblem {
+    FieldProblem {
+        code: error.code.to_owned(),
+        detail: error.detail.clone(),
+        field: error.field.clone(),
+        cron_field: error.cron_field.map(str::to_owned),
     }
 }
 

@@ -4,13 +4,12 @@
 
 use std::str::FromStr;
 
+pub use api_types::page::Page;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
-use serde_json::value::RawValue;
-use utoipa::ToSchema;
 use workflows::definition::field::FieldError;
 use workflows::keyset::KeysetPage;
 
@@ -22,15 +21,6 @@ const DEFAULT_LIMIT: i64 = 50;
 const MAX_LIMIT: i64 = 200;
 /// Bytes of the items of a page at most, except for the first item.
 const MAX_BYTES: usize = 1024 * 1024;
-
-/// One page of a list.
-#[derive(Serialize, ToSchema)]
-pub struct Page<T> {
-    /// The items of this page.
-    pub items: Vec<T>,
-    /// Send it as `cursor` for the next page; null: this is the last.
-    pub next_cursor: Option<String>,
-}
 
 /// A page as JSON.
 pub(crate) struct PageAnswer(Vec<u8>);
@@ -84,11 +74,6 @@ fn write_page<T, K: ToString, V: Serialize>(
     serde_json::to_writer(&mut text, &next)?;
     text.push(b'}');
     Ok(text)
-}
-
-/// Returns JSON of the database as it is, without parsing it into values.
-pub(crate) fn raw_json(text: String) -> Option<Box<RawValue>> {
-    RawValue::from_string(text).ok()
 }
 
 /// The `limit` of a query, 1 to 200.

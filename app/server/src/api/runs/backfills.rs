@@ -1,5 +1,6 @@
 //! Step 7 of 7: the API of backfills: request one, read its progress, pause, resume or cancel it.
 
+use api_types::backfills::{BackfillView, DryRunView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -7,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, SecondsFormat, Utc};
 use ledger::backfills::{self, Backfill, BackfillOutcome, BackfillRequest, Filter, MOST, Only, Order, Timing, Verb};
 use schedule::WorkflowId;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::audit::Edit;
@@ -24,6 +25,7 @@ use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
 use crate::api::request::repeat::{Repeat, replayed};
 use crate::api::request::team::teams_of_list;
+use crate::api::request::view::{ViewFrom, to_view};
 use crate::api::workflows::edit::lock_alive;
 
 /// The past times to run.
@@ -50,44 +52,6 @@ pub struct BackfillBody {
     /// Only return which times are selected.
     #[serde(default)]
     dry_run: Option<bool>,
-}
-
-/// A backfill.
-#[derive(Serialize, ToSchema)]
-pub struct BackfillView {
-    id: Uuid,
-    workflow_id: i64,
-    start: DateTime<Utc>,
-    end: DateTime<Utc>,
-    order: Order,
-    only: Only,
-    timing: Timing,
-    max_concurrent: i32,
-    state: backfills::State,
-    /// How many times were selected when the backfill was requested; at most 10,000.
-    total: i64,
-    /// How many runs were created so far; fewer than `total` in the end if other runs were created for some of the
-    /// times.
-    started: i64,
-    /// How many of these runs have not ended.
-    live: i64,
-    succeeded: i64,
-    /// How many ended otherwise: failed, timed out, cancelled or abandoned.
-    failed: i64,
-    /// Prefix of the key that requested the backfill.
-    requested_by: String,
-    created_on: DateTime<Utc>,
-    updated_on: DateTime<Utc>,
-    finished_on: Option<DateTime<Utc>>,
-}
-
-/// What a backfill would do.
-#[derive(Serialize, ToSchema)]
-pub struct DryRunView {
-    /// How many times it would run.
-    total: usize,
-    /// The first of these times in its order, at most 100.
-    times: Vec<DateTime<Utc>>,
 }
 
 /// Filters of a list of backfills.
@@ -208,7 +172,7 @@ pub(crate) async fn list_backfills(
     }
     tx.commit().await?;
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |backfill| backfill.id);
-    page::answer_page(found, |backfill| backfill.id, BackfillView::from).await
+    page::answer_page(found, |backfill| backfill.id, BackfillView::view_from).await
 }
 
 /// Read a backfill and its progress.
@@ -259,22 +223,22 @@ async fn find_workflow_of(app: &App, backfill: Uuid, caller: &Caller) -> Result<
 }
 
 async fn read(db: &mut db::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {
-    Ok(backfills::find_backfill(db, id, team_id).await?.ok_or_else(Error::not_found)?.into())
+    Ok(to_view(backfills::find_backfill(db, id, team_id).await?.ok_or_else(Error::not_found)?))
 }
 
-impl From<Backfill> for BackfillView {
-    fn from(backfill: Backfill) -> Self {
+impl ViewFrom<Backfill> for BackfillView {
+    fn view_from(backfill: Backfill) -> Self {
         let BackfillRequest { start, end, order, only, timing, max_concurrent } = backfill.request;
         Self {
             id: backfill.id,
             workflow_id: backfill.workflow_id,
             start,
             end,
-            order,
-            only,
-            timing,
+            order: to_view(order),
+            only: to_view(only),
+            timing: to_view(timing),
             max_concurrent,
-            state: backfill.state,
+            state: to_view(backfill.state),
             total: backfill.total,
             started: backfill.started,
             live: backfill.live,

@@ -1,5 +1,6 @@
 //! Step 7 of 7: the API that reads occurrences, of one schedule or of all: one decision for every due time.
 
+use api_types::occurrences::{NamedOccurrenceView, OccurrenceView};
 use std::collections::BTreeSet;
 
 use axum::extract::State;
@@ -8,9 +9,8 @@ use ledger::occurrences::list::{self, AFTER_LAST, FIRST};
 use ledger::occurrences::of_all::{self, Key, list_of_all};
 use ledger::occurrences::{Decision, Occurrence};
 use schedule::WorkflowId;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
+use serde::Deserialize;
+use utoipa::IntoParams;
 use workflows::definition::field::FieldError;
 use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::reasons::{self, ReasonCode};
@@ -23,6 +23,7 @@ use crate::api::request::extract::{Id, Params};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
 use crate::api::request::team::teams_of_list;
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// The span of a list with ordinary fires, if the request has no `from`.
 const USUAL_SPAN: TimeDelta = TimeDelta::hours(24);
@@ -30,32 +31,6 @@ const USUAL_SPAN: TimeDelta = TimeDelta::hours(24);
 const LONGEST_SPAN: TimeDelta = TimeDelta::days(7);
 /// A fire may be decided a little before its time, by the clock of another machine.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);
-
-/// An occurrence.
-#[derive(Serialize, ToSchema)]
-pub struct OccurrenceView {
-    id: Uuid,
-    workflow_id: i64,
-    scheduled_time: DateTime<Utc>,
-    decision: Decision,
-    /// Why it was decided so, in a sentence. Do not parse it: read `reason_code`.
-    reason: Option<String>,
-    /// Why it was decided so. With `paused`, `reason` is the text of the person who paused the workflow.
-    reason_code: Option<ReasonCode>,
-    revision: Option<i64>,
-    run_id: Option<Uuid>,
-    lateness_s: i64,
-    decided_on: DateTime<Utc>,
-}
-
-/// An occurrence in a list of all schedules.
-#[derive(Serialize, ToSchema)]
-pub struct NamedOccurrenceView {
-    #[serde(flatten)]
-    occurrence: OccurrenceView,
-    /// The name of the workflow; null if it was deleted.
-    workflow_name: Option<String>,
-}
 
 /// Filters of a list of occurrences.
 #[derive(Deserialize, IntoParams)]
@@ -124,7 +99,7 @@ pub(crate) async fn list_occurrences(
     let KeysetPage { rows, next } = list::list_occurrences(&mut tx, &filter).await.map_err(failed_read)?;
     tx.commit().await?;
     let found = KeysetPage { rows, next: next.map(|time| time.to_rfc3339()) };
-    page::answer_page(found, |occurrence| occurrence.scheduled_time.to_rfc3339(), OccurrenceView::from).await
+    page::answer_page(found, |occurrence| occurrence.scheduled_time.to_rfc3339(), OccurrenceView::view_from).await
 }
 
 /// List the occurrences of all schedules, the latest due times first: what was missed, skipped or caught up.
@@ -151,7 +126,7 @@ pub(crate) async fn list_all_occurrences(
     tx.commit().await?;
     let view = move |occurrence: Occurrence| NamedOccurrenceView {
         workflow_name: names.get(&occurrence.workflow_id).cloned(),
-        occurrence: occurrence.into(),
+        occurrence: to_view(occurrence),
     };
     page::answer_page(found, Key::of, view).await
 }
@@ -175,8 +150,8 @@ fn filter_of(params: AllOccurrenceParams, now: DateTime<Utc>) -> Result<of_all::
     Ok(of_all::Filter { team_id: None, decisions: params.decision, from: low, to: high, after, limit })
 }
 
-impl From<Occurrence> for OccurrenceView {
-    fn from(occurrence: Occurrence) -> Self {
+impl ViewFrom<Occurrence> for OccurrenceView {
+    fn view_from(occurrence: Occurrence) -> Self {
         let is_paused = occurrence.decision == Decision::SkippedPaused;
         let may_be = |code: ReasonCode| !is_paused || code.is_of_a_pause();
         let (reason, reason_code) = reasons::as_answered(occurrence.reason, may_be);
@@ -184,9 +159,9 @@ impl From<Occurrence> for OccurrenceView {
             id: occurrence.id,
             workflow_id: occurrence.workflow_id,
             scheduled_time: occurrence.scheduled_time,
-            decision: occurrence.decision,
+            decision: to_view(occurrence.decision),
             reason,
-            reason_code: reason_code.or(is_paused.then_some(ReasonCode::Paused)),
+            reason_code: to_view(reason_code.or(is_paused.then_some(ReasonCode::Paused))),
             revision: occurrence.revision,
             run_id: occurrence.run_id,
             lateness_s: occurrence.lateness_s,

@@ -1,10 +1,11 @@
 //! Step 1 of 7: computes when a cron fires: one that is not stored, or one of a schedule.
 
+use api_types::previews::{ExplanationView, NextView, TimeView, TimezonesView};
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
 use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile_cron};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec;
@@ -15,6 +16,7 @@ use crate::App;
 use crate::api::request::auth::Viewer;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, Id, Params};
+use crate::api::request::view::ViewFrom;
 
 /// Times in an answer if the client names no count.
 const DEFAULT_COUNT: usize = 10;
@@ -38,38 +40,6 @@ pub struct ExplainBody {
     count: Option<u32>,
 }
 
-/// The meaning of a cron.
-#[derive(Serialize, ToSchema)]
-pub struct ExplanationView {
-    /// The canonical text, which is stored.
-    normalized: String,
-    /// The one expression that is sent to EventBridge.
-    eventbridge: String,
-    /// The timezone that is sent to EventBridge.
-    eventbridge_timezone: String,
-    /// `exact`, or `superset`: then `:invoke` refuses the surplus fires.
-    #[schema(example = "exact")]
-    coverage: &'static str,
-    /// The cron in English.
-    description: String,
-    /// Version of the IANA database by which the times are computed.
-    #[schema(example = "2026f")]
-    zone_data: String,
-    next: Vec<TimeView>,
-}
-
-/// One upcoming time.
-#[derive(Serialize, ToSchema)]
-pub struct TimeView {
-    utc: DateTime<Utc>,
-    /// The same instant in local time, RFC 3339.
-    local: String,
-    /// UTC offset at this time, for example `+02:00`.
-    offset: String,
-    /// `gap`: a time before this one was skipped; `fold`: this local time comes twice; `paused`: it will not run.
-    note: Option<&'static str>,
-}
-
 /// How many times to list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -78,17 +48,6 @@ pub struct NextParams {
     /// At most 100; absent = 10.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 100)]
     n: Option<i64>,
-}
-
-/// The upcoming times of a schedule.
-#[derive(Serialize, ToSchema)]
-pub struct NextView {
-    items: Vec<TimeView>,
-    next_cursor: Option<String>,
-    /// The timezone in which the times were computed.
-    timezone: String,
-    /// Why the times may be wrong.
-    warning: Option<String>,
 }
 
 /// Explain a cron: its canonical text, what EventBridge gets, and when it fires.
@@ -121,21 +80,11 @@ fn explain(text: &str, timezone: Timezone, from: DateTime<Utc>, count: usize) ->
         normalized: cron.to_string(),
         eventbridge: compiled.expression,
         eventbridge_timezone: compiled.timezone.name().to_owned(),
-        coverage: compiled.coverage.as_str(),
+        coverage: compiled.coverage.as_str().to_owned(),
         description: cron.describe_times(),
         zone_data: ZoneSet::installed().version().to_string(),
-        next: cron.upcoming_times(from, timezone).take(count).map(TimeView::from).collect(),
+        next: cron.upcoming_times(from, timezone).take(count).map(TimeView::view_from).collect(),
     })
-}
-
-/// The timezones of the zone data in force.
-#[derive(Serialize, ToSchema)]
-pub struct TimezonesView {
-    /// Version of the IANA database.
-    #[schema(example = "2026f")]
-    zone_data: String,
-    /// The names and aliases that a workflow may have, in alphabetical order.
-    timezones: Vec<String>,
 }
 
 /// List the timezones that a workflow may have.
@@ -179,28 +128,26 @@ fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
     let items = cron.map(|cron| {
         let times = cron.upcoming_times(timing.first_instant_after(now), timezone);
         let times = times.take_while(|time| timing.is_before_end(time.utc)).take(count);
-        times.map(|time| TimeView::of(workflow, time)).collect()
+        times.map(|time| view_time(workflow, time)).collect()
     });
     NextView { items: items.unwrap_or_default(), next_cursor: None, timezone: timezone.name().to_owned(), warning }
 }
 
-impl TimeView {
-    fn of(workflow: &Workflow, time: Upcoming) -> Self {
-        match (workflow.state, workflow.pause_until) {
-            (workflows::State::Active, _) => Self::from(time),
-            (workflows::State::Paused, Some(until)) if time.utc >= until => Self::from(time),
-            _ => Self { note: Some("paused"), ..Self::from(time) },
-        }
+fn view_time(workflow: &Workflow, time: Upcoming) -> TimeView {
+    match (workflow.state, workflow.pause_until) {
+        (workflows::State::Active, _) => TimeView::view_from(time),
+        (workflows::State::Paused, Some(until)) if time.utc >= until => TimeView::view_from(time),
+        _ => TimeView { note: Some("paused".to_owned()), ..TimeView::view_from(time) },
     }
 }
 
-impl From<Upcoming> for TimeView {
-    fn from(time: Upcoming) -> Self {
+impl ViewFrom<Upcoming> for TimeView {
+    fn view_from(time: Upcoming) -> Self {
         Self {
             utc: time.utc,
             local: time.local.to_rfc3339_opts(SecondsFormat::Secs, false),
             offset: time.local.format("%:z").to_string(),
-            note: time.note.map(schedule::Note::as_str),
+            note: time.note.map(|note| note.as_str().to_owned()),
         }
     }
 }

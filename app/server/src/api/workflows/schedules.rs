@@ -3,23 +3,22 @@
 //! A workflow without a cron has no schedule: GET answers 404 `no_schedule`, PUT creates it. Version and ETag are the
 //! workflow's, because an edit of the schedule is an edit of the workflow.
 
+use api_types::schedules::ScheduleView;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
-use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
+
 use workflows::definition::body::{self, ScheduleBody};
 use workflows::definition::field;
-use workflows::definition::policies::{CatchUp, Overlap};
-use workflows::reasons::{self, ReasonCode};
+use workflows::reasons::{self};
 use workflows::{ListedWorkflow, Sync, Workflow, find_workflow};
 
 use super::edit::LockedEdit;
-use super::results::{ResultsView, results_of};
+use super::results::results_of;
 use super::view::sync_for;
 use super::{ListParams, read_page};
 use crate::App;
@@ -28,45 +27,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, EditRequest, Id, Members, Params, Patch, WriteParams};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::begin_read;
-
-/// A schedule.
-#[derive(Serialize, ToSchema)]
-pub struct ScheduleView {
-    #[schema(value_type = i64)]
-    workflow_id: WorkflowId,
-    team_id: i64,
-    /// The name of the workflow.
-    name: String,
-    cron_schedule: String,
-    timezone: Option<String>,
-    starts_at: Option<DateTime<Utc>>,
-    ends_at: Option<DateTime<Utc>>,
-    overlap_policy: Overlap,
-    max_concurrent: i32,
-    catch_up_policy: CatchUp,
-    catch_up_window_secs: i32,
-    spread_secs: i32,
-    pause_after_failures: Option<i32>,
-    state: workflows::State,
-    /// The text of the person who paused it, or a sentence of cronbox.
-    pause_reason: Option<String>,
-    /// `failures_in_a_row` if cronbox paused it.
-    pause_reason_code: Option<ReasonCode>,
-    /// When the pause ends automatically.
-    pause_until: Option<DateTime<Utc>>,
-    /// The file that manages it; null = the API.
-    managed_by: Option<String>,
-    /// The workflow's ETag.
-    version: i64,
-    /// Raised by each change of timing or state.
-    revision: i64,
-    sync: Sync,
-    /// The next time that it will run.
-    next_fire_at: Option<DateTime<Utc>>,
-    /// What became of the last runs; only in lists, and null unless the request has `results=true`.
-    results: Option<ResultsView>,
-    updated_on: DateTime<Utc>,
-}
+use crate::api::request::view::to_view;
 
 /// What a client may send back in a PUT as it has read it, and what changes nothing (AIP-203).
 const READ_ONLY: [&str; 14] = [
@@ -110,9 +71,9 @@ pub(crate) async fn list_schedules(
     let results = results_of(&mut tx, requested, &found.rows, now).await?;
     tx.commit().await?;
     let view = move |listed: ListedWorkflow| {
-        let results = results.get(&listed.workflow.id.0).map(ResultsView::from);
+        let results = to_view(results.get(&listed.workflow.id.0));
         // Each has a cron, because the list has no others.
-        ScheduleView::of((listed.workflow, listed.sync), now).map(|view| ScheduleView { results, ..view })
+        view_schedule((listed.workflow, listed.sync), now).map(|view| ScheduleView { results, ..view })
     };
     page::answer_page(found, |listed| listed.workflow.id, view).await
 }
@@ -193,7 +154,7 @@ pub(crate) async fn delete_schedule(
 
 fn answer(app: &App, read: (Workflow, Sync)) -> Result<ScheduleAnswer, Error> {
     let id = read.0.id;
-    ScheduleView::of(read, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
+    view_schedule(read, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }
 
 pub(super) fn no_schedule(id: WorkflowId) -> Error {
@@ -201,37 +162,35 @@ pub(super) fn no_schedule(id: WorkflowId) -> Error {
     Error::Refused(StatusCode::NOT_FOUND, "no_schedule", detail)
 }
 
-impl ScheduleView {
-    /// The schedule of a workflow at `now`; `None` without a cron.
-    fn of((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<Self> {
-        let next_fire_at = workflow.next_fire_at(now);
-        let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);
-        let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
-        Some(Self {
-            workflow_id: workflow.id,
-            team_id: workflow.team_id,
-            name: workflow.spec.name,
-            cron_schedule: timing.cron?,
-            timezone: timing.timezone,
-            starts_at: timing.starts_at,
-            ends_at: timing.ends_at,
-            overlap_policy: policies.overlap,
-            max_concurrent: policies.max_concurrent,
-            catch_up_policy: policies.catch_up,
-            catch_up_window_secs: policies.catch_up_window_secs,
-            spread_secs: policies.spread_secs,
-            pause_after_failures: policies.pause_after_failures,
-            state: workflow.state,
-            pause_reason,
-            pause_reason_code: pause_reason_code.flatten(),
-            pause_until: workflow.pause_until,
-            managed_by: workflow.managed_by,
-            version: workflow.version,
-            revision: workflow.revision.0,
-            sync,
-            next_fire_at,
-            results: None,
-            updated_on: workflow.updated_on,
-        })
-    }
+/// The schedule of a workflow at `now`; `None` without a cron.
+fn view_schedule((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<ScheduleView> {
+    let next_fire_at = workflow.next_fire_at(now);
+    let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);
+    let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
+    Some(ScheduleView {
+        workflow_id: workflow.id.0,
+        team_id: workflow.team_id,
+        name: workflow.spec.name,
+        cron_schedule: timing.cron?,
+        timezone: timing.timezone,
+        starts_at: timing.starts_at,
+        ends_at: timing.ends_at,
+        overlap_policy: to_view(policies.overlap),
+        max_concurrent: policies.max_concurrent,
+        catch_up_policy: to_view(policies.catch_up),
+        catch_up_window_secs: policies.catch_up_window_secs,
+        spread_secs: policies.spread_secs,
+        pause_after_failures: policies.pause_after_failures,
+        state: to_view(workflow.state),
+        pause_reason,
+        pause_reason_code: to_view(pause_reason_code.flatten()),
+        pause_until: workflow.pause_until,
+        managed_by: workflow.managed_by,
+        version: workflow.version,
+        revision: workflow.revision.0,
+        sync: to_view(sync),
+        next_fire_at,
+        results: None,
+        updated_on: workflow.updated_on,
+    })
 }

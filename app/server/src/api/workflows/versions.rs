@@ -1,12 +1,12 @@
 //! Step 1 of 7: the versions of a workflow's schedule: what was in force when, who changed it, and how to return to it.
 
+use api_types::versions::VersionView;
 use axum::extract::{Path, State};
-use chrono::{DateTime, Utc};
 use ledger::versions::{ListedVersion, find_by_revision, list_versions};
 use schedule::{Revision, WorkflowId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use workflows::definition::body;
 use workflows::definition::field;
 use workflows::definition::patch::PatchKind;
@@ -20,6 +20,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{EditHead, EditRequest, EmptyBody, Id, OptionalBody, Params, or_empty};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
+use crate::api::request::view::{ViewFrom, to_view};
 
 /// The page of a list of versions.
 #[derive(Deserialize, IntoParams)]
@@ -32,30 +33,8 @@ pub struct VersionParams {
     cursor: Option<String>,
 }
 
-/// A version of a schedule.
-#[derive(Serialize, ToSchema)]
-pub struct VersionView {
-    /// Raised by each change of timing or state; `revision` of an occurrence names it.
-    revision: i64,
-    valid_from: DateTime<Utc>,
-    /// Null while it is in force.
-    valid_until: Option<DateTime<Utc>>,
-    /// Null without a schedule.
-    cron_schedule: Option<String>,
-    timezone: Option<String>,
-    starts_at: Option<DateTime<Utc>>,
-    ends_at: Option<DateTime<Utc>>,
-    state: workflows::State,
-    /// Who made it; null if the audit log does not reach back to it.
-    actor: Option<String>,
-    /// The name of the key.
-    actor_name: Option<String>,
-    /// What was done: `create`, `update`, `schedule`, `pause`, ..
-    verb: Option<String>,
-}
-
-impl From<ListedVersion> for VersionView {
-    fn from(version: ListedVersion) -> Self {
+impl ViewFrom<ListedVersion> for VersionView {
+    fn view_from(version: ListedVersion) -> Self {
         Self {
             revision: version.revision,
             valid_from: version.valid_from,
@@ -64,7 +43,7 @@ impl From<ListedVersion> for VersionView {
             timezone: version.timezone,
             starts_at: version.starts_at,
             ends_at: version.ends_at,
-            state: version.state,
+            state: to_view(version.state),
             actor: version.actor,
             actor_name: version.actor_name,
             verb: version.verb,
@@ -90,7 +69,7 @@ pub(crate) async fn list_workflow_versions(
     }
     let found = list_versions(&mut tx, id, before, limit).await.map_err(failed_read)?;
     tx.commit().await?;
-    page::answer_page(found, |version| version.revision, VersionView::from).await
+    page::answer_page(found, |version| version.revision, VersionView::view_from).await
 }
 
 /// Restore the cron, the timezone and the window of an earlier version. The state of the workflow stays as it is.

@@ -1,4 +1,4 @@
-//! Step 1 of 7: the two forms of an action in the description of the API. [`super::action`] parses them.
+//! The two forms of an action in the description of the API.
 
 use std::collections::BTreeMap;
 
