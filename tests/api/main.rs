@@ -34,6 +34,7 @@ mod results;
 mod run_details;
 mod schedules;
 mod secrets;
+mod shared_types;
 mod team_limits;
 mod tenant_isolation;
 mod timestamps;

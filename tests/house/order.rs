@@ -18,11 +18,26 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 18] = [
+static HOUSES: [House; 19] = [
     House {
         name: "old_names",
         src: "old_names/src",
         rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
+    },
+    House {
+        name: "api_types",
+        src: "app/api_types/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("objects with results", "schedules workflows verify versions"),
+            ("results", "results me"),
+            (
+                "objects",
+                "audit backfills bulk drift events freezes health instances jobs keys limits occurrences outbox",
+            ),
+            ("more objects", "page previews problem runs secrets stats teams upcoming"),
+            ("parts of objects", "actions raw reasons"),
+        ],
     },
     House { name: "db_login", src: "db_login/src", rooms: &[("crate", "lib")] },
     House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
