@@ -1,6 +1,10 @@
 //! `?dry_run=true`: every write says what it would change, is refused as the write would be, and changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::TimeDelta;
 use reqwest::Method;
+use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story, send_request};
 
@@ -11,7 +15,8 @@ const EVERYTHING: &str = "SELECT md5(string_agg(md5(t::text), ',' ORDER BY md5(t
      UNION ALL SELECT l::text FROM team_limits l UNION ALL SELECT s::text FROM team_secrets s
      UNION ALL SELECT v::text FROM schedule_versions v UNION ALL SELECT b::text FROM backfills b
      UNION ALL SELECT a::text FROM audit_log a UNION ALL SELECT p::text FROM publications p
-     UNION ALL SELECT b::text FROM bulk_operations b UNION ALL SELECT i::text FROM idempotency_keys i) AS t";
+     UNION ALL SELECT b::text FROM bulk_operations b UNION ALL SELECT i::text FROM idempotency_keys i
+     UNION ALL SELECT f::text FROM freezes f UNION ALL SELECT s::text FROM sweeps s) AS t";
 
 async fn dry(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
     let joint = if path.contains('?') { '&' } else { '?' };
@@ -45,60 +50,166 @@ async fn a_dry_run_says_what_would_change() {
     s.end().await;
 }
 
-/// A write of each kind, with an `Idempotency-Key` that a dry run does not use up.
-#[tokio::test]
-async fn no_dry_run_changes_anything() {
+/// Objects on which every write would change something, by the path of the write.
+struct Ground {
+    s: Story,
+    workflow: WorkflowId,
+    ids: BTreeMap<&'static str, String>,
+}
+
+async fn ground() -> Ground {
     let s = Story::with_app(|config| {
         config.executor_slots = 0;
         config.secrets.secrets_key = Some("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned());
     })
     .await;
-    let id =
-        s.create_with(json!({"cron_schedule": "0 9 * * *", "timezone": "UTC", "overlap_policy": "concurrent"})).await;
-    let fired = s.editor().post(&format!("/api/v1/schedules/{id}:fire"), &json!({})).await.expect(202);
-    let run = fired.json["run_id"].as_str().unwrap();
-    let team = s.keys.team_id;
-    let keys = s.admin().get("/api/v1/keys").await.expect(200).json;
-    let key = keys["items"][0]["id"].as_str().unwrap();
-    let new = json!({"name": "new", "action": {"type": "log", "message": "m"}});
-    let (none, post) = (Value::Null, Method::POST);
-    let writes = [
-        (s.editor(), post.clone(), "/api/v1/workflows".to_owned(), new.clone()),
-        (
-            s.editor(),
-            Method::PUT,
-            format!("/api/v1/schedules/{id}"),
-            json!({"cron_schedule": "1 1 * * *", "timezone": "UTC"}),
-        ),
-        (s.editor(), Method::PATCH, format!("/api/v1/schedules/{id}"), json!({"cron_schedule": "1 1 * * *"})),
-        (s.editor(), Method::DELETE, format!("/api/v1/schedules/{id}"), none.clone()),
-        (s.editor(), post.clone(), format!("/api/v1/workflows/{id}:pause"), json!({"reason": "r"})),
-        (s.editor(), post.clone(), format!("/api/v1/workflows/{id}:archive"), none.clone()),
-        (s.editor(), post.clone(), format!("/api/v1/runs/{run}:cancel"), none.clone()),
-        (s.editor(), post.clone(), format!("/api/v1/schedules/{id}:fire"), none.clone()),
-        (s.editor(), post.clone(), "/api/v1/bulk".to_owned(), json!({"verb": "archive"})),
-        (s.admin(), Method::DELETE, format!("/api/v1/workflows/{id}"), none.clone()),
-        (s.admin(), post.clone(), "/api/v1/teams".to_owned(), json!({"name": "new"})),
-        (s.admin(), post.clone(), "/api/v1/keys".to_owned(), json!({"name": "k", "kind": "admin"})),
-        (s.admin(), post.clone(), format!("/api/v1/keys/{key}:revoke"), none.clone()),
-        (s.admin(), Method::PUT, format!("/api/v1/teams/{team}/limits"), json!({"workflows": 5})),
-        (s.admin(), Method::PUT, format!("/api/v1/teams/{team}/secrets/token"), json!({"value": "hunter2"})),
-        (s.admin(), Method::PUT, format!("/api/v1/teams/{team}/hosts"), json!({"allowed_hosts": ["a.example"]})),
-        (s.admin(), post.clone(), format!("/api/v1/teams/{team}:rotate-signing-secret"), none.clone()),
-    ];
+    let fields = json!({"cron_schedule": "0 9 * * *", "timezone": "UTC", "overlap_policy": "concurrent"});
+    let workflow = s.create_with(fields).await;
+    let (editor, admin) = (s.editor(), s.admin());
+    let create = |api: Api, path: String, body: Value| async move {
+        let answer = api.post(&path, &body).await;
+        assert!(matches!(answer.status, 200..=202), "{path}: {}", answer.text);
+        let id = answer.json.get("run_id").or_else(|| answer.json.get("id")).unwrap().clone();
+        id.as_str().map_or_else(|| id.to_string(), str::to_owned)
+    };
+    let schedule = format!("/api/v1/schedules/{workflow}");
+    let (live, ended) = (
+        create(editor.clone(), format!("{schedule}:fire"), json!({})).await,
+        create(editor.clone(), format!("{schedule}:fire"), json!({})).await,
+    );
+    editor.post_empty(&format!("/api/v1/runs/{ended}:cancel")).await.expect(200);
+    let span = past_days(8, 6);
+    let third = s.create_with(json!({"name": "third", "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    let running = create(editor.clone(), format!("/api/v1/schedules/{third}:backfill"), span).await;
+    let span = past_days(6, 4);
+    let other = s.create_with(json!({"name": "other", "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    let paused = create(editor.clone(), format!("/api/v1/schedules/{other}:backfill"), span).await;
+    editor.post_empty(&format!("/api/v1/backfills/{paused}:pause")).await.expect(200);
+    s.pause(other).await;
+    let empty = create(admin.clone(), "/api/v1/teams".to_owned(), json!({"name": "empty"})).await;
+    let secret = format!("/api/v1/teams/{}/secrets/token", s.keys.team_id);
+    send_request(admin.request(Method::PUT, &secret).json(&json!({"value": "hunter2"}))).await.expect(201);
+    let rotate = format!("/api/v1/teams/{}:rotate-signing-secret", s.keys.team_id);
+    admin.post(&rotate, &json!({"by_receiver": true})).await.expect(200);
+    let bulk = create(editor.clone(), "/api/v1/bulk".to_owned(), json!({"verb": "archive"})).await;
+    let freeze = json!({"reason": "r", "from": "2030-01-01T00:00:00Z"});
+    let freeze = create(editor.clone(), "/api/v1/freezes".to_owned(), freeze).await;
+    s.execute("UPDATE outbox_events SET failed_on = cronbox_now(), error_message = 'no'").await;
+    s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'no', due_at = NULL").await;
+    s.execute("UPDATE api_keys SET created_on = created_on - interval '1 day'").await;
+    let row = admin.get("/api/v1/outbox").await.expect(200).json["items"][0]["id"].to_string();
+    let key = admin.get("/api/v1/keys").await.expect(200).json["items"][0]["id"].as_str().unwrap().to_owned();
+    let ids = BTreeMap::from([
+        ("workflow", workflow.to_string()),
+        ("paused workflow", other.to_string()),
+        ("team", s.keys.team_id.to_string()),
+        ("empty team", empty),
+        ("live run", live),
+        ("ended run", ended),
+        ("running backfill", running),
+        ("paused backfill", paused),
+        ("bulk", bulk),
+        ("freeze", freeze),
+        ("row", row),
+        ("key", key),
+    ]);
+    Ground { s, workflow, ids }
+}
+
+/// The request for a backfill of some days.
+fn past_days(from: i64, until: i64) -> Value {
+    let midnight = |days| (Clock::System.now() - TimeDelta::days(days)).format("%Y-%m-%dT00:00:00Z").to_string();
+    json!({"start": midnight(from), "end": midnight(until), "timing": "now"})
+}
+
+/// Every write: its method, its path with the name of the object in the place of the id, and a body.
+fn writes() -> Vec<(&'static str, &'static str, Value)> {
+    let (none, spec) = (Value::Null, json!({"cron_schedule": "1 1 * * *", "timezone": "UTC"}));
+    let span = past_days(4, 3);
+    vec![
+        ("POST", "/api/v1/teams", json!({"name": "new"})),
+        ("PATCH", "/api/v1/teams/{team}", json!({"name": "renamed"})),
+        ("DELETE", "/api/v1/teams/{empty team}", none.clone()),
+        ("PUT", "/api/v1/teams/{team}/limits", json!({"workflows": 5})),
+        ("PUT", "/api/v1/teams/{team}/hosts", json!({"allowed_hosts": ["a.example"]})),
+        ("PUT", "/api/v1/teams/{team}/secrets/{name}", json!({"value": "hunter2"})),
+        ("DELETE", "/api/v1/teams/{team}/secrets/{name}", none.clone()),
+        ("POST", "/api/v1/teams/{team}:rotate-signing-secret", none.clone()),
+        ("POST", "/api/v1/teams/{team}:receiver-secret", json!({"origin": "https://a.example"})),
+        ("POST", "/api/v1/keys", json!({"name": "k", "kind": "admin"})),
+        ("POST", "/api/v1/keys/self:rotate", json!({"overlap_secs": 60})),
+        ("POST", "/api/v1/keys/{key}:revoke", none.clone()),
+        ("POST", "/api/v1/workflows", json!({"name": "new", "action": {"type": "log", "message": "m"}})),
+        ("PATCH", "/api/v1/workflows/{workflow}", json!({"description": "new"})),
+        ("DELETE", "/api/v1/workflows/{workflow}", none.clone()),
+        ("POST", "/api/v1/workflows/{workflow}/versions/{revision}:restore", none.clone()),
+        ("POST", "/api/v1/workflows/{workflow}:archive", none.clone()),
+        ("POST", "/api/v1/workflows/{workflow}:pause", json!({"reason": "r"})),
+        ("POST", "/api/v1/workflows/{paused workflow}:resume", none.clone()),
+        ("PUT", "/api/v1/schedules/{workflow}", spec.clone()),
+        ("PATCH", "/api/v1/schedules/{workflow}", spec),
+        ("DELETE", "/api/v1/schedules/{workflow}", none.clone()),
+        ("POST", "/api/v1/schedules/{workflow}:fire", none.clone()),
+        ("POST", "/api/v1/schedules/{workflow}:backfill", span),
+        ("POST", "/api/v1/runs/{live run}:cancel", none.clone()),
+        ("POST", "/api/v1/runs/{ended run}:retry", none.clone()),
+        ("POST", "/api/v1/backfills/{running backfill}:pause", none.clone()),
+        ("POST", "/api/v1/backfills/{paused backfill}:resume", none.clone()),
+        ("POST", "/api/v1/backfills/{running backfill}:cancel", none.clone()),
+        ("POST", "/api/v1/bulk", json!({"verb": "archive"})),
+        ("POST", "/api/v1/bulk/{bulk}:cancel", none.clone()),
+        ("POST", "/api/v1/freezes", json!({"reason": "r"})),
+        ("POST", "/api/v1/freezes/{freeze}:lift", none.clone()),
+        ("POST", "/api/v1/drift:check", none.clone()),
+        ("POST", "/api/v1/outbox/{row}:retry", none.clone()),
+        ("POST", "/api/v1/outbox/{row}:discard", none),
+    ]
+}
+
+/// Every write of the table of routes, with an `Idempotency-Key` that a dry run does not use up.
+#[tokio::test]
+async fn no_dry_run_changes_anything() {
+    let Ground { s, workflow, ids } = ground().await;
+    s.editor()
+        .patch(&format!("/api/v1/schedules/{workflow}"), &json!({"cron_schedule": "5 9 * * *"}))
+        .await
+        .expect(200);
+    let mut tried = BTreeSet::new();
     let before = s.table(EVERYTHING).await;
-    for (api, method, path, body) in writes {
-        let request = api.request(method, &format!("{path}?dry_run=true")).header("Idempotency-Key", "once");
+    for (method, template, body) in writes() {
+        let (mut path, mut route) = (template.to_owned(), template.to_owned());
+        for (name, id) in &ids {
+            path = path.replace(&format!("{{{name}}}"), id);
+            route = route.replace(&format!("{{{name}}}"), "{id}");
+        }
+        let path = path.replace("{name}", "token").replace("{revision}", "1");
+        tried.insert((method.to_lowercase(), route));
+        let request = s.admin().request(method.parse().unwrap(), &format!("{path}?dry_run=true"));
+        let body = with_team(template, body, s.keys.team_id);
+        let request = request.header("Idempotency-Key", "once");
         let answer = send_request(if body.is_null() { request } else { request.json(&body) }).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
-        assert!(!answer.json["changes"].as_array().unwrap().is_empty(), "{path}: {}", answer.text);
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
+        assert!(answer.json["changes"] != json!([]), "{method} {path}: {}", answer.text);
         assert!(!answer.text.contains("hunter2") && !answer.text.contains("cbt_"), "{path}: {}", answer.text);
-        assert_eq!(s.table(EVERYTHING).await, before, "{path}");
+        assert_eq!(s.table(EVERYTHING).await, before, "{method} {path}");
     }
-    let request = s.editor().request(post, "/api/v1/workflows").header("Idempotency-Key", "once").json(&new);
+    let edits = app::api::routes::ROUTES.iter().filter(|route| route.load == app::api::request::limits::Load::Edit);
+    let all: BTreeSet<_> = edits.map(|route| (route.method.to_owned(), route.path.to_owned())).collect();
+    assert_eq!(tried, all, "a write is not tried");
+
+    let new = json!({"name": "new", "team_id": s.keys.team_id, "action": {"type": "log", "message": "m"}});
+    let request = s.admin().request(Method::POST, "/api/v1/workflows").header("Idempotency-Key", "once").json(&new);
     let created = send_request(request).await.expect(201);
     assert_eq!(created.json["name"], "new", "no dry run has used the key");
     s.end_early().await;
+}
+
+/// An admin names the team of what it creates.
+fn with_team(template: &str, mut body: Value, team: i64) -> Value {
+    if ["/api/v1/workflows", "/api/v1/bulk", "/api/v1/freezes"].contains(&template) {
+        body["team_id"] = json!(team);
+    }
+    body
 }
 
 /// A client that misspells the parameter must not write: every write refuses what it does not know.

@@ -29,6 +29,7 @@ static HOUSES: [House; 19] = [
         src: "app/api_types/src",
         rooms: &[
             ("crate", "lib"),
+            ("exports", "team_export"),
             ("objects with results", "schedules workflows verify versions"),
             ("results", "results me"),
             (

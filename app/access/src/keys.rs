@@ -195,6 +195,29 @@ pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -
     Ok(KeysetPage::of_rows(keys, limit, |key: &Key| key.id))
 }
 
+/// Lists the keys of a team in the order of their creation.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_keys_of_team(db: &mut PgConnection, team_id: i64) -> sqlx::Result<Vec<Key>> {
+    let rows = sqlx::query_as!(
+        KeyRow,
+        r#"
+        -- the keys of a team
+        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", scopes, name, created_on, expires_on,
+               allowed_cidrs::text[] AS "allowed_cidrs", last_used_on, host(last_used_from) AS "last_used_from",
+               revoked_on, rotated_into
+          FROM api_keys
+         WHERE team_id = $1
+         ORDER BY id
+        "#,
+        team_id,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(Key::from).collect())
+}
+
 /// Returns the key that matches a text and is not revoked, if one does, and the limits of its team for requests in
 /// flight. It may have expired.
 ///

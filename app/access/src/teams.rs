@@ -105,6 +105,63 @@ pub async fn rename_team(tx: &mut PgConnection, id: i64, name: &str, edit: &Edit
     Ok(Some(Team { name: name.to_owned(), ..before }))
 }
 
+/// What became of a request to delete a team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TeamDeletion {
+    /// It is deleted, with its keys, secrets, limits, freezes and bulk operations.
+    Deleted,
+    /// There is no such team.
+    NotFound,
+    /// It has workflows, archived ones included.
+    HasWorkflows,
+}
+
+/// Deletes a team that has no workflow. Its keys open nothing any more, on other instances within five seconds.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn delete_team(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<TeamDeletion> {
+    let Some(before) = lock_team_alone(tx, id).await? else { return Ok(TeamDeletion::NotFound) };
+    if !delete_empty_team(tx, id).await? {
+        return Ok(TeamDeletion::HasWorkflows);
+    }
+    let entry = Entry {
+        verb: "delete",
+        subject: format!("team:{id}"),
+        team_id: Some(id),
+        before: Some(json!({ "name": before.name })),
+        after: None,
+    };
+    audit::record_entry(tx, edit, entry).await?;
+    Ok(TeamDeletion::Deleted)
+}
+
+async fn lock_team_alone(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Team>> {
+    sqlx::query_as!(
+        Team,
+        r#"
+        -- lock a team: no workflow of it can be created until this transaction ends
+        SELECT id, name, created_on FROM teams WHERE id = $1 FOR UPDATE
+        "#,
+        id,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// Returns whether it is deleted: a team that has workflows is not.
+async fn delete_empty_team(tx: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- delete a team that has no workflow; the owner of the tables does it
+        SELECT delete_empty_team($1) AS "is_deleted!"
+        "#,
+        id,
+    )
+    .fetch_one(tx)
+    .await
+}
+
 async fn lock_team(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Team>> {
     sqlx::query_as!(
         Team,

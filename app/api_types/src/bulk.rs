@@ -63,6 +63,8 @@ pub enum BulkVerb {
     Resume,
     /// Archives workflows.
     Archive,
+    /// Deletes archived workflows; only for admins.
+    Delete,
     /// Fires workflows.
     Fire,
     /// Repeats runs.

@@ -28,6 +28,7 @@ pub mod runs;
 pub mod schedules;
 pub mod secrets;
 pub mod stats;
+pub mod team_export;
 pub mod teams;
 pub mod upcoming;
 pub mod verify;

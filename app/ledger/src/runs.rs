@@ -17,7 +17,7 @@ pub use abandon::abandon_runs;
 pub use attempts::{Attempt, AttemptEnd, list_attempts, remove_old_attempts};
 pub use cancel::{Cancelled, cancel_run};
 pub use detail::{RunDetail, find_detail};
-pub use list::{Filter, list_runs};
+pub use list::{Filter, MOST_COUNTED, count_runs, list_runs};
 pub(crate) use offered_slots::Taken;
 pub use offered_slots::{OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};
 pub use results::{Results, RunResult, WeekOfRuns, read_results};

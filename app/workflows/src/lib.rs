@@ -30,8 +30,10 @@ pub mod trigger;
 mod workflow;
 pub mod zones;
 
+pub use workflow::sorted;
 pub use workflow::{
     CLOCK_SKEW, Filter, ListedWorkflow, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs,
-    count_uncounted_workflows, create_workflow, erase_workflow, find_locked_for_fire, find_team, find_workflow,
-    is_visible, list_workflows, lock_row, lock_workflow, names_of_workflows, save_workflow, try_lock_workflow,
+    count_uncounted_workflows, create_workflow, erase_workflow, export_workflows, find_locked_for_fire, find_team,
+    find_workflow, is_visible, list_workflows, lock_row, lock_workflow, names_of_workflows, save_workflow,
+    try_lock_workflow,
 };

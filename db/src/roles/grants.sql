@@ -24,7 +24,7 @@ SELECT close_table(inhrelid::regclass) FROM pg_inherits WHERE inhparent = 'audit
 -- So is its hash chain, which the app extends. A function of the owner removes what is no anchor any more.
 REVOKE UPDATE, DELETE ON audit_chain FROM cronbox_app;
 REVOKE INSERT, UPDATE, DELETE ON audit_chain_start FROM cronbox_app;
--- Teams and keys are revoked, never removed. Without its data key, the secrets of a team are lost.
+-- Keys are revoked, never removed, except with their team by a function of the owner. Without its data key, the secrets of a team are lost.
 REVOKE DELETE ON teams, api_keys, team_data_keys FROM cronbox_app;
 -- The app shortens the leases of publishers when the database's clock goes back, and reads what a sweep has seen.
 REVOKE INSERT ON publishers FROM cronbox_app;
@@ -66,6 +66,6 @@ GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON 
 GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 
 -- What runs as the owner is for the groups that need it.
-REVOKE EXECUTE ON FUNCTION make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
+REVOKE EXECUTE ON FUNCTION delete_empty_team(bigint), make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
     cronbox_xmin_age(), remove_audit_anchors() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

@@ -5,7 +5,7 @@ use db::{PgConnection, PgPool};
 use schedule::{Clock, WorkflowId};
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
-use workflows::{Saved, State as WorkflowState, Workflow, lock_workflow, save_workflow};
+use workflows::{Saved, State as WorkflowState, Workflow, erase_workflow, lock_workflow, save_workflow};
 
 use super::operation::{Outcome, Verb};
 use crate::job_failures;
@@ -170,10 +170,17 @@ async fn apply(tx: &mut PgConnection, next: &Next, default: DefaultRate, clock: 
         now: clock.now(),
         traceparent: next.traceparent.clone(),
     };
-    if next.verb != Verb::Cancel && before.state == WorkflowState::Archived {
+    if next.verb == Verb::Delete && before.state != WorkflowState::Archived {
+        return Ok(Applied::Refused("not_archived"));
+    }
+    if !matches!(next.verb, Verb::Cancel | Verb::Delete) && before.state == WorkflowState::Archived {
         return Ok(if next.verb == Verb::Archive { Applied::Unchanged } else { Applied::Refused("archived") });
     }
     match (next.verb, next.run_id) {
+        (Verb::Delete, _) => {
+            erase_workflow(tx, &before, &edit).await?;
+            Ok(Applied::Done(Effect::Edit, None))
+        }
         (Verb::Fire, _) => manual::fire_now(tx, &before, None, default, &edit).await.map(of_manual),
         (Verb::Retry, Some(run)) => manual::retry_run(tx, &before, run, default, &edit).await.map(of_manual),
         (Verb::Cancel, Some(run)) => cancel(tx, next.team_id, workflow, run, &edit).await,
@@ -195,7 +202,7 @@ fn changed(before: &Workflow, next: &Next) -> Workflow {
         },
         Verb::Archive => Workflow { state: WorkflowState::Archived, pause_reason: None, pause_until: None, ..after },
         Verb::Resume => before.resumed(),
-        Verb::Fire | Verb::Retry | Verb::Cancel => after,
+        Verb::Delete | Verb::Fire | Verb::Retry | Verb::Cancel => after,
     }
 }
 

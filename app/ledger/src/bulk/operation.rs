@@ -18,6 +18,8 @@ pub enum Verb {
     Resume,
     /// Archives workflows.
     Archive,
+    /// Deletes archived workflows; only for admins.
+    Delete,
     /// Fires workflows.
     Fire,
     /// Repeats runs.
@@ -34,6 +36,7 @@ impl Verb {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Archive => "archive",
+            Self::Delete => "delete",
             Self::Fire => "fire",
             Self::Retry => "retry",
             Self::Cancel => "cancel",

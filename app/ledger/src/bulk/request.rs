@@ -38,7 +38,9 @@ pub async fn create_operation(tx: &mut PgConnection, request: &Request, edit: &E
     insert_operation(tx, id, request, edit).await?;
     let selected = match request.verb {
         Verb::Retry | Verb::Cancel => select_runs(tx, id, request).await?,
-        Verb::Pause | Verb::Resume | Verb::Archive | Verb::Fire => select_workflows(tx, id, request).await?,
+        Verb::Pause | Verb::Resume | Verb::Archive | Verb::Delete | Verb::Fire => {
+            select_workflows(tx, id, request).await?
+        }
     };
     let total = match i32::try_from(selected) {
         Ok(0) => return Ok(Created::Nothing),
@@ -116,11 +118,11 @@ async fn select_workflows(tx: &mut PgConnection, id: Uuid, request: &Request) ->
     let Filter { workflow_ids, workflow_state, q, .. } = &request.filter;
     let selected = sqlx::query!(
         r#"
-        -- the workflows of a bulk operation
+        -- the workflows of a bulk operation: archived ones to delete, others for every other verb
         INSERT INTO bulk_items (operation_id, nth, workflow_id)
         SELECT $1, row_number() OVER (ORDER BY w.id), w.id
           FROM (SELECT id FROM workflows
-                 WHERE team_id = $2 AND state <> 'archived'
+                 WHERE team_id = $2 AND (state = 'archived') = $7
                    AND ($3::text IS NULL OR state = $3)
                    AND ($4::text IS NULL OR strpos(lower(name || ' ' || coalesce(description, '')), lower($4)) > 0)
                    AND ($5::bigint[] IS NULL OR id = ANY($5))
@@ -133,6 +135,7 @@ async fn select_workflows(tx: &mut PgConnection, id: Uuid, request: &Request) ->
         q.as_deref(),
         workflow_ids.as_deref(),
         MOST + 1,
+        request.verb == Verb::Delete,
     )
     .execute(tx)
     .await?;

@@ -28,6 +28,9 @@ use super::{Run, RunState};
 /// The days that are read first.
 const LAST_DAYS: TimeDelta = TimeDelta::days(7);
 
+/// How many runs are counted at most.
+pub const MOST_COUNTED: usize = 10_000;
+
 /// Which runs the caller may see, and filters.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -95,6 +98,38 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<K
         }
     }
     list_within(db, scope, bounds, filter).await
+}
+
+/// Counts the runs of all pages of a list; at most [`MOST_COUNTED`].
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn count_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<usize> {
+    let Conditions { states, triggers, .. } = filter.conditions();
+    let all_pages = Filter { before: None, ..filter.clone() };
+    let bounds = all_pages.bounds();
+    let counted = sqlx::query_scalar!(
+        r#"
+        -- count the runs of a list
+        SELECT count(*) AS "runs!"
+          FROM (SELECT FROM runs r
+                 WHERE r.id >= $1 AND r.id < $2
+                   AND ($3::bigint IS NULL OR r.team_id = $3) AND ($4::bigint IS NULL OR r.workflow_id = $4)
+                   AND ($5::text[] IS NULL OR r.state = ANY($5)) AND ($6::text[] IS NULL OR r.trigger = ANY($6))
+                   AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
+                 LIMIT $7) AS counted
+        "#,
+        bounds.low,
+        bounds.high,
+        filter.team_id,
+        filter.workflow_id,
+        states.as_deref(),
+        triggers.as_deref(),
+        MOST_COUNTED as i64,
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(usize::try_from(counted).unwrap_or_default())
 }
 
 async fn list_within(

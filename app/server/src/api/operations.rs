@@ -14,6 +14,7 @@ pub mod me;
 pub mod outbox;
 pub mod signing;
 pub mod stats;
+pub mod team_export;
 pub mod team_limits;
 pub mod team_secrets;
 pub mod teams;

@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi};
 use super::openapi::{self, Key};
 use super::operations::{
     allowed_hosts, audit, bulk, drift, events, freezes, health, instances, jobs, keys, me, outbox, signing, stats,
-    team_limits, team_secrets, teams, upcoming, verify,
+    team_export, team_limits, team_secrets, teams, upcoming, verify,
 };
 use super::request::dry_run;
 use super::request::etag::{self, Tagged};
@@ -131,6 +131,8 @@ routes! {
         Viewer    List get    "/api/v1/teams"                        teams::list_teams;
         Admin     Edit post   "/api/v1/teams"                        keys::create_team;
         Admin     Edit patch  "/api/v1/teams/{id}"                   teams::rename_team;
+        Admin     Edit delete "/api/v1/teams/{id}"                   teams::delete_team;
+        Admin     List get    "/api/v1/teams/{id}/export"            team_export::export_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
         Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
         Viewer    Read get    "/api/v1/teams/{id}/hosts"             allowed_hosts::get_allowed_hosts;

@@ -54,6 +54,8 @@ pub struct RunParams {
     from: Option<DateTime<Utc>>,
     /// Accepted before this time, to the millisecond.
     to: Option<DateTime<Utc>>,
+    /// `true`: with how many runs all pages have, at most 10,000.
+    total: Option<bool>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
     /// `next_cursor` of the previous page.
@@ -131,16 +133,23 @@ async fn page_of_runs(app: &App, caller: &Caller, params: RunParams) -> Result<P
     };
     let mut tx = begin_read(app).await?;
     let mut pages = Vec::with_capacity(teams.len());
+    let mut total = (params.total == Some(true)).then_some(0);
     for team_id in teams {
-        pages.push(runs::list_runs(&mut tx, &Filter { team_id, ..filter.clone() }).await.map_err(failed_read)?);
+        let filter = Filter { team_id, ..filter.clone() };
+        pages.push(runs::list_runs(&mut tx, &filter).await.map_err(failed_read)?);
+        if let Some(total) = &mut total {
+            *total += runs::count_runs(&mut tx, &filter).await.map_err(failed_read)?;
+        }
     }
+    let total = total.map(|total| total.min(runs::MOST_COUNTED));
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |run: &Run| run.id);
     let ids: BTreeSet<i64> = found.rows.iter().map(|run| run.workflow_id).collect();
     let names = workflows::names_of_workflows(&mut tx, &ids.into_iter().collect::<Vec<_>>()).await;
     let names = names.map_err(failed_read)?;
     tx.commit().await?;
-    page::answer_page(
+    page::answer_counted_page(
         found,
+        total,
         |run| run.id,
         move |run| {
             let name = names.get(&run.workflow_id).cloned();

@@ -17,6 +17,7 @@ use access::rights::Scope;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ use workflows::definition::field::{self, FieldError};
 use workflows::definition::labels::Selector;
 use workflows::definition::spec::Bounds;
 use workflows::keyset::{KeyOrder, KeysetPage};
+use workflows::sorted::{self, MOST_SORTED, Sort, SortedPage};
 use workflows::{Filter, ListedWorkflow, SyncStatus};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer, audience_in, audience_of};
@@ -72,10 +74,21 @@ pub struct ListParams {
     timezone_changed: Option<bool>,
     /// `true`: each workflow with what became of its last runs.
     results: Option<bool>,
+    /// The order; that of the ids unless it is sent. A sorted list has at most 10,000 workflows: name a team, or filter.
+    #[param(inline)]
+    sort: Option<Sort>,
+    /// `true`: with how many workflows all pages have, at most 10,000.
+    total: Option<bool>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
+}
+
+/// A page of workflows, each with the key of its cursor, and how many all pages have.
+struct ReadPage {
+    found: KeysetPage<(String, ListedWorkflow), String>,
+    total: Option<usize>,
 }
 
 /// Create a workflow.
@@ -188,16 +201,16 @@ pub(crate) async fn list_workflows(
 ) -> Result<PageAnswer, Error> {
     let (now, requested) = (app.clock.now(), params.results);
     let mut tx = begin_read(&app).await?;
-    let found = read_page(&mut tx, &caller, params, false).await?;
+    let ReadPage { found, total } = read_page(&mut tx, &caller, params, false, now).await?;
     let results = results_of(&mut tx, requested, &found.rows, now).await?;
     tx.commit().await?;
-    let view = move |listed: ListedWorkflow| {
+    let view = move |(_, listed): (String, ListedWorkflow)| {
         // A list of several teams has an audience for each of them.
         let audience = audience_in(&caller, listed.workflow.team_id);
         let results = results.get(&listed.workflow.id.0);
         view::view_listed(listed, results, audience, now)
     };
-    page::answer_page(found, |listed| listed.workflow.id, view).await
+    page::answer_counted_page(found, total, |(key, _)| key.clone(), view).await
 }
 
 /// Reads the workflows of one page.
@@ -206,7 +219,8 @@ async fn read_page(
     caller: &Caller,
     params: ListParams,
     scheduled: bool,
-) -> Result<KeysetPage<ListedWorkflow, WorkflowId>, Error> {
+    now: DateTime<Utc>,
+) -> Result<ReadPage, Error> {
     let limit = page::parse_limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::check_text("q", q, 0, 200))?;
     if params.label.len() > MOST_SELECTORS {
@@ -222,17 +236,60 @@ async fn read_page(
         timezone_changed: params.timezone_changed,
         scheduled,
         with_archived: params.archived.unwrap_or(false),
-        after: page::parse_cursor(params.cursor.as_deref())?,
+        after: None,
         limit,
     };
-    let mut pages = Vec::with_capacity(teams.len());
-    for team_id in teams {
-        let filter = Filter { team_id, ..filter.clone() };
-        pages.push(workflows::list_workflows(db, &filter).await.map_err(failed_read)?);
+    let filters: Vec<Filter> = teams.into_iter().map(|team_id| Filter { team_id, ..filter.clone() }).collect();
+    let total = match params.total {
+        Some(true) => Some(sorted::count_listed(db, &filters).await.map_err(failed_read)?),
+        _ => None,
+    };
+    let found = match params.sort {
+        Some(sort) => read_sorted(db, &filters, sort, params.cursor.as_deref(), limit, now).await?,
+        None => read_by_id(db, filters, params.cursor.as_deref(), limit).await?,
+    };
+    let shown = |(key, listed): (String, ListedWorkflow)| {
+        (key, ListedWorkflow { sync: sync_for(caller, listed.sync), ..listed })
+    };
+    let found = KeysetPage { rows: found.rows.into_iter().map(shown).collect(), next: found.next };
+    Ok(ReadPage { found, total })
+}
+
+async fn read_by_id(
+    db: &mut PgConnection,
+    filters: Vec<Filter>,
+    cursor: Option<&str>,
+    limit: i64,
+) -> Result<KeysetPage<(String, ListedWorkflow), String>, Error> {
+    let after = page::parse_cursor(cursor)?;
+    let mut pages = Vec::with_capacity(filters.len());
+    for filter in filters {
+        pages.push(workflows::list_workflows(db, &Filter { after, ..filter }).await.map_err(failed_read)?);
     }
     let KeysetPage { rows, next } = KeysetPage::merge(pages, limit, KeyOrder::Ascending, |listed| listed.workflow.id.0);
-    let shown = |listed: ListedWorkflow| ListedWorkflow { sync: sync_for(caller, listed.sync), ..listed };
-    Ok(KeysetPage { rows: rows.into_iter().map(shown).collect(), next: next.map(WorkflowId) })
+    let rows = rows.into_iter().map(|listed| (listed.workflow.id.to_string(), listed)).collect();
+    Ok(KeysetPage { rows, next: next.map(|id| id.to_string()) })
+}
+
+async fn read_sorted(
+    db: &mut PgConnection,
+    filters: &[Filter],
+    sort: Sort,
+    cursor: Option<&str>,
+    limit: i64,
+    now: DateTime<Utc>,
+) -> Result<KeysetPage<(String, ListedWorkflow), String>, Error> {
+    let after = page::parse_cursor(cursor)?;
+    match sorted::list_sorted(db, filters, sort, after.as_ref(), limit, now).await.map_err(failed_read)? {
+        SortedPage::Page(KeysetPage { rows, next }) => {
+            let rows = rows.into_iter().map(|(key, listed)| (key.to_string(), listed)).collect();
+            Ok(KeysetPage { rows, next: next.map(|key| key.to_string()) })
+        }
+        SortedPage::TooMany => {
+            let detail = format!("sort orders at most {MOST_SORTED} workflows: send team_id, or filter the list");
+            Err(FieldError::invalid("sort", detail).into())
+        }
+    }
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.

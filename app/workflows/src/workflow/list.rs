@@ -1,5 +1,7 @@
 //! Step 1 of 7: lists workflows. A list shows large inputs and actions in part.
 
+use std::collections::HashMap;
+
 use db::PgConnection;
 use serde_json::{Map, Value};
 use sqlx::types::Json;
@@ -81,12 +83,12 @@ impl Filter {
         self.after.unwrap_or(i64::MIN)
     }
 
-    fn labels_with_values(&self) -> Labels {
+    pub(super) fn labels_with_values(&self) -> Labels {
         let with_value = |one: &Selector| Some((one.key.clone(), one.value.clone()?));
         self.labels.iter().filter_map(with_value).collect()
     }
 
-    fn keys_of_labels(&self) -> Vec<String> {
+    pub(super) fn keys_of_labels(&self) -> Vec<String> {
         self.labels.iter().map(|one| one.key.clone()).collect()
     }
 
@@ -174,6 +176,22 @@ async fn of_team_inactive(db: &mut PgConnection, team: i64, state: State, filter
     )
     .fetch_all(db)
     .await
+}
+
+/// Lists workflows by their ids.
+pub(super) async fn list_by_ids(db: &mut PgConnection, ids: &[i64]) -> sqlx::Result<HashMap<i64, ListedWorkflow>> {
+    let limit = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    let filter = Filter { with_archived: true, limit, ..Filter::default() };
+    let rows = list_page!(
+        "-- list the workflows of a sorted page\n",
+        "id > $1 AND id = ANY($11) ORDER BY id",
+        "w.id",
+        filter,
+        ids
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, ListedWorkflow::from(row))).collect())
 }
 
 async fn end_of_scan(db: &mut PgConnection, after: i64) -> sqlx::Result<Option<i64>> {

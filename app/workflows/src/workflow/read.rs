@@ -236,6 +236,35 @@ pub async fn find_workflow(
     Ok(row.map(Row::split))
 }
 
+/// Reads workflows of a team completely, in the order of their ids, after one of them.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn export_workflows(
+    db: &mut PgConnection,
+    team_id: i64,
+    after: i64,
+    limit: i64,
+) -> sqlx::Result<Vec<(Workflow, Sync)>> {
+    let rows = select_workflows!(
+        "-- export workflows of a team, archived ones included\n",
+        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
+               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
+        [r#"
+          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
+         WHERE w.team_id = $1 AND w.id > $2
+         ORDER BY w.id
+         LIMIT $3
+        "#],
+        team_id,
+        after,
+        limit,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(Row::split).collect())
+}
+
 /// A row of [`select_workflows`].
 pub(super) struct Row {
     pub(super) id: i64,

@@ -12,7 +12,7 @@ use crate::audit::{Edit, Entry};
 use crate::definition::body::WorkflowBody;
 use crate::definition::hidden_changes::list_hidden_changes;
 use crate::definition::redaction;
-use crate::definition::spec::Spec;
+use crate::definition::spec::{Spec, Timing};
 use crate::outbox::{Event, Op, Payload};
 
 /// Whether the times of a workflow are due.
@@ -157,6 +157,27 @@ impl Sync {
     }
 }
 
+/// The next time that a workflow with this timing and state will run by its schedule.
+pub(super) fn next_fire_of(
+    timing: &Timing,
+    state: State,
+    pause_until: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let from = active_from(state, pause_until, now)?;
+    let (cron, timezone) = timing.parsed_now()?;
+    cron.next_after(timing.first_instant_after(from), timezone).filter(|next| timing.is_before_end(*next))
+}
+
+/// Since when, from `now` on, its times are due: after a pause with an end, from that end on.
+fn active_from(state: State, pause_until: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    match (state, pause_until) {
+        (State::Active, _) => Some(now),
+        (State::Paused, Some(until)) => Some(now.max(until - TimeDelta::microseconds(1))),
+        (State::Paused, None) | (State::Archived, _) => None,
+    }
+}
+
 /// The outcome of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
@@ -182,25 +203,13 @@ impl Workflow {
     /// The next time that it will run by its schedule.
     #[must_use]
     pub fn next_fire_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let from = self.active_from(now)?;
-        let timing = &self.spec.timing;
-        let (cron, timezone) = timing.parsed_now()?;
-        cron.next_after(timing.first_instant_after(from), timezone).filter(|next| timing.is_before_end(*next))
+        next_fire_of(&self.spec.timing, self.state, self.pause_until, now)
     }
 
     /// Returns the workflow after a resume.
     #[must_use]
     pub fn resumed(&self) -> Self {
         Self { state: State::Active, pause_reason: None, pause_until: None, ..self.clone() }
-    }
-
-    /// Returns since when, from `now` on, its times are due: after a pause with an end, from that end on.
-    pub(super) fn active_from(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        match (self.state, self.pause_until) {
-            (State::Active, _) => Some(now),
-            (State::Paused, Some(until)) => Some(now.max(until - TimeDelta::microseconds(1))),
-            (State::Paused, None) | (State::Archived, _) => None,
-        }
     }
 
     /// Gives `next` its version, revision and time, and returns what the edit writes besides its row.

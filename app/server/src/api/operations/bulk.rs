@@ -1,5 +1,6 @@
 //! Step 7 of 7: the API of bulk operations: one request that applies a verb to many workflows or runs.
 
+use access::keys::Kind;
 use api_types::bulk::{BulkItemView, BulkView};
 use axum::Json;
 use axum::extract::State;
@@ -34,6 +35,7 @@ const MOST_IDS: usize = 1_000;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkBody {
+    /// `delete` is for admins, and deletes archived workflows, with their history.
     verb: Verb,
     /// The team; for admins and persons of several teams.
     team_id: Option<i64>,
@@ -106,6 +108,9 @@ pub(crate) async fn create_bulk_operation(
     Creation(body, repeat): Creation<BulkBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
+    if body.verb == Verb::Delete && caller.kind != Kind::Admin {
+        return Err(Error::forbidden("only an admin deletes workflows"));
+    }
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
     let request = parse_request(body, team_id, edit.now)?;
     let _turn = wait_team_turn(&app, &caller).await?;

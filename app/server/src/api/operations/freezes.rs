@@ -196,7 +196,7 @@ pub(crate) async fn lift_freeze(
     Ok(Json(view_freeze_at(lifted, edit.now)))
 }
 
-fn view_freeze_at(freeze: Freeze, now: DateTime<Utc>) -> FreezeView {
+pub(super) fn view_freeze_at(freeze: Freeze, now: DateTime<Utc>) -> FreezeView {
     let has_ended = freeze.ends_on.is_some_and(|ends_on| ends_on <= now.max(freeze.starts_on));
     let state = match (has_ended, freeze.starts_on <= now) {
         (true, _) => FreezeState::Ended,

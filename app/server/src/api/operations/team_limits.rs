@@ -26,7 +26,7 @@ pub(crate) async fn get_team_limits(
     if caller.team_id.is_some_and(|own| own != id) {
         return Err(Error::not_found());
     }
-    read(&app, &mut *app.pools.reads.acquire().await?, id).await.map(Json)
+    read_team_limits(&app, &mut *app.pools.reads.acquire().await?, id).await.map(Json)
 }
 
 /// Set the limits of a team; an absent one takes the default of the operator. Every instance applies them within 5
@@ -48,13 +48,13 @@ pub(crate) async fn put_team_limits(
     }
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     set_team_limits(&mut tx, id, limits, &caller.edit_at(app.clock.now(), trace)).await?;
-    let view = read(&app, &mut tx, id).await?;
+    let view = read_team_limits(&app, &mut tx, id).await?;
     tx.commit().await?;
     app.gate.forget_all();
     Ok(Json(view))
 }
 
-async fn read(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimitsView, Error> {
+pub(super) async fn read_team_limits(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimitsView, Error> {
     let (set, usage) = find_team_limits(db, team_id).await?.ok_or_else(Error::not_found)?;
     let TeamUsage { workflows, fires_per_hour, input_bytes } = usage;
     let running_runs = stats::count_running_runs(db, team_id).await?;

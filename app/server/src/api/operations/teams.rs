@@ -1,9 +1,10 @@
 //! Step 1 of 7: the API that lists and renames teams.
 
-use access::teams::{self, Team};
+use access::teams::{self, Team, TeamDeletion};
 use api_types::teams::ListedTeamView;
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field;
@@ -70,6 +71,31 @@ pub(crate) async fn rename_team(
     let renamed = teams::rename_team(&mut tx, id, &body.name, &edit).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     Ok(Json(to_view(renamed)))
+}
+
+/// Delete a team that has no workflow, with its keys, secrets, limits, freezes and bulk operations. Export it first. The audit
+/// log keeps its entries, and what became of its runs is kept as long as for every deleted workflow.
+#[utoipa::path(delete, path = "/api/v1/teams/{id}", tag = "keys", params(("id" = i64, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_team(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Id(id): Id<i64>,
+    Trace(trace): Trace,
+) -> Result<StatusCode, Error> {
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    match teams::delete_team(&mut tx, id, &edit).await? {
+        TeamDeletion::Deleted => tx.commit().await?,
+        TeamDeletion::NotFound => return Err(Error::not_found()),
+        TeamDeletion::HasWorkflows => {
+            let detail = "the team has workflows: archive and then delete them, for example with POST /api/v1/bulk";
+            return Err(Error::conflict("team_not_empty", detail));
+        }
+    }
+    app.gate.forget_all();
+    app.host_lists.forget_team(id).await;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 impl ViewFrom<Team> for ListedTeamView {

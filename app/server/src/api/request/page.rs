@@ -45,7 +45,25 @@ where
     K: ToString + Send + 'static,
     V: Serialize,
 {
-    let written = tokio::task::spawn_blocking(move || write_page(page, key, view)).await;
+    answer_counted_page(page, None, key, view).await
+}
+
+/// As [`answer_page`], with how many items all pages have, if the request asked for it.
+///
+/// # Errors
+/// Fails if an item cannot be written, or if its view panics.
+pub(crate) async fn answer_counted_page<T, K, V>(
+    page: KeysetPage<T, K>,
+    total: Option<usize>,
+    key: impl Fn(&T) -> K + Send + 'static,
+    view: impl Fn(T) -> V + Send + 'static,
+) -> Result<PageAnswer, Error>
+where
+    T: Send + 'static,
+    K: ToString + Send + 'static,
+    V: Serialize,
+{
+    let written = tokio::task::spawn_blocking(move || write_page(page, total, key, view)).await;
     let written = written.map_err(anyhow::Error::from)?.map_err(anyhow::Error::from)?;
     Ok(PageAnswer(written))
 }
@@ -53,6 +71,7 @@ where
 /// Writes items one by one until the page is full of bytes, so that no more than one item is in memory twice.
 fn write_page<T, K: ToString, V: Serialize>(
     page: KeysetPage<T, K>,
+    total: Option<usize>,
     key: impl Fn(&T) -> K,
     view: impl Fn(T) -> V,
 ) -> serde_json::Result<Vec<u8>> {
@@ -72,6 +91,9 @@ fn write_page<T, K: ToString, V: Serialize>(
     }
     text.extend(b"],\"next_cursor\":");
     serde_json::to_writer(&mut text, &next)?;
+    if let Some(total) = total {
+        text.extend(format!(",\"total\":{total}").into_bytes());
+    }
     text.push(b'}');
     Ok(text)
 }
@@ -131,7 +153,7 @@ mod tests {
 
     fn written(rows: Vec<(i64, usize)>) -> (usize, Option<i64>) {
         let page = KeysetPage { rows, next: None };
-        let text = write_page(page, |(id, _)| *id, |(_, bytes)| "x".repeat(bytes)).unwrap();
+        let text = write_page(page, None, |(id, _)| *id, |(_, bytes)| "x".repeat(bytes)).unwrap();
         let page: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let cursor = page["next_cursor"].as_str();
         (page["items"].as_array().unwrap().len(), parse_cursor(cursor).unwrap())

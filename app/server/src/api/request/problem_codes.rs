@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the codes of all problems, for the description of the API. docs/errors.md says what to do at each.
 
 /// In alphabetical order. An error is made with its code as a literal; a test compares these, the literals and the page.
-pub const PROBLEM_CODES: [&str; 71] = [
+pub const PROBLEM_CODES: [&str; 72] = [
     "address_not_allowed",
     "already_discarded",
     "already_processed",
@@ -60,6 +60,7 @@ pub const PROBLEM_CODES: [&str; 71] = [
     "span_not_settled",
     "span_too_old",
     "sub_minute_unsupported",
+    "team_not_empty",
     "too_long",
     "too_many_freezes",
     "too_many_occurrences",

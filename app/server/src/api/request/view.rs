@@ -50,7 +50,7 @@ same_variants! {
     ledger::backfills::Timing => api_types::backfills::BackfillTiming { Then, Now }
     ledger::backfills::Only => api_types::backfills::Only { Missing, Failed, All }
     ledger::backfills::State => api_types::backfills::BackfillState { Running, Paused, Cancelled, Finished }
-    ledger::bulk::Verb => api_types::bulk::BulkVerb { Pause, Resume, Archive, Fire, Retry, Cancel }
+    ledger::bulk::Verb => api_types::bulk::BulkVerb { Pause, Resume, Archive, Delete, Fire, Retry, Cancel }
     ledger::bulk::State => api_types::bulk::BulkState { Running, Finished, Cancelled }
     ledger::bulk::Outcome => api_types::bulk::BulkOutcome { Done, Unchanged, Refused }
     workflows::events::EventKind => api_types::events::EventKind { Edit, Sync, Decision, RunEnd }

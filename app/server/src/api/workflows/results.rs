@@ -28,10 +28,10 @@ pub struct ResultParams {
 pub(super) async fn results_of(
     db: &mut PgConnection,
     requested: Option<bool>,
-    listed: &[ListedWorkflow],
+    listed: &[(String, ListedWorkflow)],
     now: DateTime<Utc>,
 ) -> Result<HashMap<i64, Results>, Error> {
-    let ids: Vec<i64> = listed.iter().map(|listed| listed.workflow.id.0).collect();
+    let ids: Vec<i64> = listed.iter().map(|(_, listed)| listed.workflow.id.0).collect();
     read_requested(db, requested, &ids, now).await
 }
 

@@ -20,7 +20,7 @@ use workflows::{ListedWorkflow, Sync, Workflow, find_workflow};
 use super::edit::LockedEdit;
 use super::results::results_of;
 use super::view::sync_for;
-use super::{ListParams, read_page};
+use super::{ListParams, ReadPage, read_page};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::error::{Error, Problem};
@@ -67,15 +67,15 @@ pub(crate) async fn list_schedules(
 ) -> Result<PageAnswer, Error> {
     let (now, requested) = (app.clock.now(), params.results);
     let mut tx = begin_read(&app).await?;
-    let found = read_page(&mut tx, &caller, params, true).await?;
+    let ReadPage { found, total } = read_page(&mut tx, &caller, params, true, now).await?;
     let results = results_of(&mut tx, requested, &found.rows, now).await?;
     tx.commit().await?;
-    let view = move |listed: ListedWorkflow| {
+    let view = move |(_, listed): (String, ListedWorkflow)| {
         let results = to_view(results.get(&listed.workflow.id.0));
         // Each has a cron, because the list has no others.
         view_schedule((listed.workflow, listed.sync), now).map(|view| ScheduleView { results, ..view })
     };
-    page::answer_page(found, |listed| listed.workflow.id, view).await
+    page::answer_counted_page(found, total, |(key, _)| key.clone(), view).await
 }
 
 /// Read a workflow's schedule.
