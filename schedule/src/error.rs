@@ -17,6 +17,8 @@ pub struct CronError {
     field: Option<&'static str>,
     position: Option<usize>,
     reason: String,
+    /// What to write instead, for a well-known mistake: it stands for field and reason.
+    advice: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,18 +81,25 @@ impl CronError {
     /// assert_eq!(error.sentence_about(text), "day-of-month field: 32 is above 31 (character 7)");
     /// ```
     pub fn sentence_about(&self, text: &str) -> String {
-        match self.position.and_then(|position| text.get(..position)) {
+        // An advice is about the whole text.
+        let position = self.position.filter(|_| self.advice.is_none());
+        match position.and_then(|position| text.get(..position)) {
             Some(before) => format!("{self} (character {})", before.chars().count() + 1),
             None => self.to_string(),
         }
     }
 
     pub(crate) fn of_whole_cron(code: Code, reason: impl Into<String>) -> Self {
-        Self { code, field: None, position: None, reason: reason.into() }
+        Self { code, field: None, position: None, reason: reason.into(), advice: None }
     }
 
     pub(crate) fn of_field(field: &Field, position: usize, reason: impl Into<String>) -> Self {
-        Self { code: Code::InvalidField, field: Some(field.name), position: Some(position), reason: reason.into() }
+        let (code, reason) = (Code::InvalidField, reason.into());
+        Self { code, field: Some(field.name), position: Some(position), reason, advice: None }
+    }
+
+    pub(crate) fn with_advice(self, advice: Option<String>) -> Self {
+        Self { advice, ..self }
     }
 
     pub(crate) fn with_code(self, code: Code) -> Self {
@@ -100,9 +109,10 @@ impl CronError {
 
 impl fmt::Display for CronError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.field {
-            Some(field) => write!(f, "{field} field: {}", self.reason),
-            None => f.write_str(&self.reason),
+        match (&self.advice, self.field) {
+            (Some(advice), _) => f.write_str(advice),
+            (None, Some(field)) => write!(f, "{field} field: {}", self.reason),
+            (None, None) => f.write_str(&self.reason),
         }
     }
 }

@@ -39,6 +39,7 @@ mod field;
 mod fire;
 mod ids;
 mod item;
+mod mistake;
 mod name;
 mod next;
 mod parse;

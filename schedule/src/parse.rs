@@ -9,6 +9,7 @@ use crate::{
     error::Code,
     field::{self, EVENTBRIDGE_WEEKDAY, Field, HOUR, MINUTE, MONTH, MONTH_DAY, SECOND, WEEKDAY, YEAR},
     item::{self, Values},
+    mistake,
 };
 
 /// The limit in characters, for the input and for the canonical text.
@@ -42,7 +43,11 @@ impl Cron {
     /// Returns the field and the reason; see [`CronError::code`]. A cron that names no day of the years 1970 to 2199 is
     /// refused as `never_fires`.
     pub fn parse(text: &str) -> Result<Self, CronError> {
-        cron(text)
+        cron(text).map_err(|error| {
+            let is_too_long = error.code() == "too_long";
+            let advice = if is_too_long { None } else { mistake::explain_mistake(text) };
+            error.with_advice(advice)
+        })
     }
 }
 

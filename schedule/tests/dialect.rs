@@ -195,14 +195,14 @@ fn refusals_name_field_and_reason() {
         ("0 * * * * * 2200", "year", "year field: 2200 is above 2199"),
         ("99999999999999999999 * * * *", "minute", "minute field: 99999999999999999999 is above 59"),
         ("75 * * * * *", "second", "second field: 75 is above 59"),
-        ("* 17-9 * * *", "hour", "hour field: the range ends at 9, before it begins"),
+        ("* 17-9 * * *", "hour", "the range from 17 to 9 runs backwards: write 17-23,0-9"),
         ("* 17-9/2 * * *", "hour", "hour field: the range ends at 9, before it begins"),
-        ("* * * * 5-1", "day-of-week", "day-of-week field: the range ends at 1, before it begins"),
-        ("* * * * FRI-MON", "day-of-week", "day-of-week field: the range ends at MON, before it begins"),
-        ("* * * * 5-0", "day-of-week", "day-of-week field: the range ends at 0, before it begins"),
-        ("* * * NOV-JAN *", "month", "month field: the range ends at JAN, before it begins"),
+        ("* * * * 5-1", "day-of-week", "the range from 5 to 1 runs backwards: write 5-6,0-1"),
+        ("* * * * FRI-MON", "day-of-week", "the range from FRI to MON runs backwards: write 5-6,0-1"),
+        ("* * * * 5-0", "day-of-week", "the range from 5 to 0 runs backwards: write 5-6,0"),
+        ("* * * NOV-JAN *", "month", "the range from NOV to JAN runs backwards: write 11-12,1"),
         ("*/0 * * * *", "minute", "minute field: the step must be at least 1"),
-        ("*/90 * * * *", "minute", "minute field: step 90 is above 59"),
+        ("*/90 * * * *", "minute", "every 90 minutes has no cron: a step counts anew in each field, which ends at 59"),
         ("0 0 0 1 1 * */230", "year", "year field: step 230 is above 229"),
         (",, 15 * 7 7", "minute", "minute field: a value is missing before the comma"),
         ("1, * * * *", "minute", "minute field: a value is missing at the end"),
@@ -219,12 +219,16 @@ fn refusals_name_field_and_reason() {
         ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must be the only item"),
         ("* * ? * ?", "day-of-week", "day-of-week field: ? is already in the day-of-month field; write * here"),
         ("* * * FOO *", "month", "month field: FOO is not a name from JAN to DEC"),
-        ("* * * * FRIDAY", "day-of-week", "day-of-week field: FRIDAY is not a name from SUN to SAT"),
+        ("* * * * FRIDAY", "day-of-week", "names have three letters: write FRI for FRIDAY"),
         ("* * * * FRIX", "day-of-week", "day-of-week field: FRIX is not a name from SUN to SAT"),
-        ("* * * APRIL *", "month", "month field: APRIL is not a name from JAN to DEC"),
+        ("* * * APRIL *", "month", "names have three letters: write APR for APRIL"),
         ("* * * * L", "day-of-week", "day-of-week field: L needs a weekday before it, such as 5L"),
         ("* * W * *", "day-of-month", "day-of-month field: W needs a day before it, such as 15W"),
-        ("* * L-3 * *", "day-of-month", "day-of-month field: unexpected '-'"),
+        (
+            "* * L-3 * *",
+            "day-of-month",
+            "days before the last one are not in the dialect: L is the last day of the month",
+        ),
         ("* * 1-5W * *", "day-of-month", "day-of-month field: unexpected 'W'"),
         ("* * * * 5#6", "day-of-week", "day-of-week field: #6 is not one of #1 to #5"),
         ("* * * * 5#0", "day-of-week", "day-of-week field: #0 is not one of #1 to #5"),
@@ -233,7 +237,7 @@ fn refusals_name_field_and_reason() {
         (
             "cron(0 9 * * * *)",
             "day-of-week",
-            "day-of-week field: in cron(...), exactly one of the two day fields must be ?",
+            "in cron(...), exactly one of the two day fields must be ?: write cron(0 9 * * ? *)",
         ),
     ] {
         assert_eq!(refusal(text), ("invalid_field", Some(field), message.to_owned()), "{text:?}");
@@ -255,11 +259,7 @@ fn each_kind_of_refusal_has_a_code() {
             "second field: EventBridge fires on the minute, so only 0 is possible",
         ),
         ("@reboot", "unsupported_macro", "@reboot is not supported: write a cron"),
-        (
-            "@every 5m",
-            "unsupported_macro",
-            "@every 5m is not one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
-        ),
+        ("@every 5m", "unsupported_macro", "@every counts from the start of a program: write */5 * * * *"),
         (
             "rate(5 minutes)",
             "unsupported_expression",
@@ -270,15 +270,11 @@ fn each_kind_of_refusal_has_a_code() {
             "unsupported_expression",
             "at(...) fires once; write a cron with its year, such as 0 30 9 31 12 * 2030",
         ),
-        ("0 0 30 2 *", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
+        ("0 0 30 2 *", "never_fires", "February has no day 30"),
         ("0 0 31 2,4,6,9,11 *", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
-        ("0 0 0 29 2 * 2027", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
+        ("0 0 0 29 2 * 2027", "never_fires", "2027 has no 29 February"),
         ("0 0 31W 2 *", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
-        (
-            "",
-            "wrong_field_count",
-            "0 fields; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
-        ),
+        ("", "wrong_field_count", "the cron is empty: write five fields, for example 0 9 * * *"),
         (
             "5",
             "wrong_field_count",
@@ -345,11 +341,15 @@ fn a_refusal_points_at_the_byte() {
 /// Quartz counts weekdays from 1, so the same text names another day there.
 #[test]
 fn weekday_numbers_in_quartz_form_are_refused() {
-    for text in ["0 15 10 ? * 6L", "0 0 12 ? * 2-6", "0 15 10 ? * 6#3", "0 15 10 ? * MON,6 2126"] {
+    for (text, written) in [
+        ("0 15 10 ? * 6L", "0 15 10 ? * FRIL"),
+        ("0 0 12 ? * 2-6", "0 0 12 ? * MON-FRI"),
+        ("0 15 10 ? * 6#3", "0 15 10 ? * FRI#3"),
+        ("0 15 10 ? * MON,6 2126", "0 15 10 ? * MON,FRI 2126"),
+    ] {
         let (code, field, message) = refusal(text);
         assert_eq!((code, field), ("invalid_field", Some("day-of-week")), "{text}");
-        let reply =
-            "day-of-week field: a weekday's number is 0 to 6 here and 1 to 7 in Quartz: write its name, such as FRI";
+        let reply = format!("Quartz counts the days of the week from 1, Sunday, and we from 0: write {written}");
         assert_eq!(message, reply, "{text}");
     }
     for (text, written) in [

@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 19] = [
+static HOUSES: [House; 20] = [
     House {
         name: "old_names",
         src: "old_names/src",
@@ -40,6 +40,7 @@ static HOUSES: [House; 19] = [
             ("parts of objects", "actions raw reasons"),
         ],
     },
+    House { name: "manifest", src: "manifest/src", rooms: &[("crate", "lib"), ("parts", "complaint substitute")] },
     House { name: "db_login", src: "db_login/src", rooms: &[("crate", "lib")] },
     House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
     House {
@@ -164,6 +165,7 @@ static HOUSES: [House; 19] = [
             ("timezones", "timezone"),
             ("zone history", "zone_change zone_history"),
             ("forms of a cron", "describe eventbridge parse text upcoming"),
+            ("mistakes", "mistake"),
             ("times of a cron", "calendar next"),
             ("cron", "cron"),
             ("zones", "zone zone_error zones"),
@@ -189,7 +191,7 @@ static HOUSES: [House; 19] = [
         src: "local/scheduler/src",
         rooms: &[
             ("process", "lib main process"),
-            ("server", "server browser_guard control_api"),
+            ("server", "server browser_guard control_api queues"),
             ("settings", "config"),
             ("API", "scheduler/api scheduler/faults/injection scheduler/request scheduler/views"),
             ("stand-in", "stand_in"),
@@ -220,8 +222,14 @@ static HOUSES: [House; 19] = [
         src: "cli/src",
         rooms: &[
             ("process", "main"),
-            ("nouns", "audit cron dlq drift jobs outbox verify"),
-            ("app and output", "client print"),
+            ("nouns of users", "workflow schedule_noun events missed top team key freeze"),
+            ("files", "apply import"),
+            ("runs and progress", "run bulk backfill"),
+            ("nouns of operators", "audit cron dlq drift jobs outbox verify"),
+            ("tools of this machine", "listen login logs reference shell signature"),
+            ("what nouns share", "named common watch rows"),
+            ("app and output", "client output print settings times"),
+            ("environment", "config"),
         ],
     },
     House {
