@@ -22,7 +22,8 @@ use workflows::secrets::team_secrets::find_unresolved;
 use workflows::{State, Workflow, create_workflow, find_workflow, lock_workflow, save_workflow};
 
 use crate::App;
-use document::{Complaint, Definition, Team};
+use document::Definition;
+use manifest::{Complaint, Team};
 
 /// How often a load is repeated because the same workflows were edited concurrently.
 const TRIES: u32 = 5;
@@ -70,7 +71,8 @@ pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let shown = path.display();
     let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
     let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
-    let wanted = document::parse_document(&text).map_err(|complaints| file_error(path, &complaints))?;
+    let wanted = document::parse_document(&text, &crate::config::environment_variable)
+        .map_err(|complaints| file_error(path, &complaints))?;
     // Before any transaction, because name resolution may be slow.
     let refused = out_of_reach(app, &wanted).await;
     for _ in 0..TRIES {
