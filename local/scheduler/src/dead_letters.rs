@@ -3,14 +3,16 @@
 //! As with AWS, messages have two sources: Scheduler could not invoke (the schedule's queue), or the function failed
 //! permanently (its on-failure queue).
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::clock::Clock;
 use crate::invoke::function::FunctionError;
 
 /// One message.
@@ -108,18 +110,89 @@ impl DeadLetter {
     }
 }
 
+/// A message in its queue.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptLetter {
+    pub(crate) id: Uuid,
+    pub(crate) letter: DeadLetter,
+    /// By the machine's clock.
+    pub(crate) sent_on: DateTime<Utc>,
+    /// Names its last receive; 0: it was never received.
+    pub(crate) receipt: u64,
+    pub(crate) receives: u64,
+    hidden_until: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Kept {
+    letters: Vec<KeptLetter>,
+    /// Queues that have, or have had, messages.
+    queues: BTreeSet<String>,
+    receipts: u64,
+}
+
 /// The messages of all queues, oldest first; clones share the list.
 #[derive(Clone, Default)]
-pub struct DeadLetters(Arc<Mutex<Vec<DeadLetter>>>);
+pub struct DeadLetters(Arc<Mutex<Kept>>);
 
 impl DeadLetters {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a message.
-    pub fn push(&self, message: DeadLetter) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    pub fn push(&self, letter: DeadLetter) {
+        let mut kept = self.kept();
+        kept.queues.insert(letter.queue.clone());
+        let (id, sent_on) = (Uuid::new_v4(), Clock::System.now());
+        kept.letters.push(KeptLetter { id, letter, sent_on, receipt: 0, receives: 0, hidden_until: None });
     }
 
     /// All messages, oldest first.
     pub fn all_messages(&self) -> Vec<DeadLetter> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kept().letters.iter().map(|kept| kept.letter.clone()).collect()
+    }
+
+    /// The ARNs of the queues.
+    pub(crate) fn queue_names(&self) -> Vec<String> {
+        self.kept().queues.iter().cloned().collect()
+    }
+
+    /// How many messages of a queue a consumer may receive now.
+    pub(crate) fn count_visible(&self, queue: &str, now: Instant) -> usize {
+        self.kept().letters.iter().filter(|kept| kept.is_visible(queue, now)).count()
+    }
+
+    /// Receives the oldest messages of a queue, and hides them for a while.
+    pub(crate) fn receive(&self, queue: &str, most: usize, now: Instant, hidden: Duration) -> Vec<KeptLetter> {
+        let mut kept = self.kept();
+        let mut receipts = kept.receipts;
+        let mut received = Vec::new();
+        for letter in kept.letters.iter_mut().filter(|letter| letter.is_visible(queue, now)).take(most) {
+            receipts += 1;
+            (letter.receipt, letter.hidden_until) = (receipts, Some(now + hidden));
+            letter.receives += 1;
+            received.push(letter.clone());
+        }
+        kept.receipts = receipts;
+        received
+    }
+
+    /// Deletes the message of a receive.
+    pub(crate) fn delete(&self, receipt: u64) {
+        self.kept().letters.retain(|letter| letter.receipt != receipt);
+    }
+
+    /// Hides the message of a receive until then.
+    pub(crate) fn hide(&self, receipt: u64, until: Instant) {
+        for letter in self.kept().letters.iter_mut().filter(|letter| letter.receipt == receipt) {
+            letter.hidden_until = Some(until);
+        }
+    }
+}
+
+impl KeptLetter {
+    fn is_visible(&self, queue: &str, now: Instant) -> bool {
+        self.letter.queue == queue && self.hidden_until.is_none_or(|until| until <= now)
     }
 }

@@ -21,6 +21,7 @@ pub mod dead_letters;
 pub mod fires;
 pub mod invoke;
 pub mod process;
+mod queues;
 pub mod scheduler;
 pub mod server;
 pub mod stand_in;

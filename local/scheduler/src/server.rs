@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use anyhow::{Context, Result};
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::browser_guard::refuse_web_pages;
 use crate::clock::Clock;
 use crate::control_api;
+use crate::queues;
 use crate::scheduler::api;
 use crate::stand_in::StandIn;
 
@@ -111,6 +112,7 @@ impl StandIn {
         let scheduler = self.scheduler.clone();
         Router::new()
             .route("/_dead-letters", get(list_dead_letters))
+            .route("/", post(queues::answer_queue_operation))
             .route("/_fires", get(list_fires))
             .merge(control_api::control_router())
             .with_state(self)

@@ -11,7 +11,9 @@ use tokio::net::TcpListener;
 
 use crate::config::{UpArgs, target_folder};
 use crate::postgres::{Folder, state_folder};
-use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, write_secret};
+use crate::stack::{
+    Database, Ground, KeysFrom, Publishing, RUNNER_DLQ, SCHEDULE_DLQ, Stack, StackOptions, write_secret,
+};
 
 /// Starts all parts, prints their addresses, and runs until `shutdown`.
 ///
@@ -75,6 +77,9 @@ fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf
         ("CRONBOX_KEY", &stack.keys.admin),
         ("CRONBOX_SCHEDULER_KEY", &stack.keys.scheduler),
         ("AWS_ENDPOINT_URL_SCHEDULER", stack.scheduler_url()),
+        // For `cronbox dlq --queue`.
+        ("CRONBOX_RUNNER_DLQ", &queue_url(stack, RUNNER_DLQ)),
+        ("CRONBOX_SCHEDULE_DLQ", &queue_url(stack, SCHEDULE_DLQ)),
         ("DATABASE_URL", &stack.dsn()),
         ("CRONBOX_OWNER_DSN", &stack.owner_dsn()),
         // For the commands of the app, which encrypt what they write.
@@ -88,6 +93,13 @@ fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf
     text.push_str(&format!("export {}\n", names.join(" ")));
     write_secret(&path, &text)?;
     Ok(path)
+}
+
+/// The URL of a dead-letter queue of the stand-in.
+fn queue_url(stack: &Stack, arn: &str) -> String {
+    let mut parts = arn.rsplit(':');
+    let (name, account) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!("{}/{account}/{name}", stack.scheduler_url())
 }
 
 fn print(stack: &Stack, env: &Path) {
