@@ -128,3 +128,32 @@ async fn uses_are_written_at_shutdown() {
     assert_eq!(s.count(written).await, 1);
     s.end().await;
 }
+
+/// A lost admin key needs no SQL: the machine with the database's login lists keys and revokes them.
+#[tokio::test]
+async fn keys_and_teams_are_listed_and_revoked() {
+    let s = Story::today().await;
+    let dsn = s.dsn();
+    let run = |words: &'static [&'static str], id: Option<String>| {
+        let dsn = dsn.clone();
+        async move {
+            let mut command = app();
+            let output = command.args(words).args(id).env("DATABASE_URL", dsn).output().await.unwrap();
+            let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+            (output.status.success(), said)
+        }
+    };
+    assert_eq!(run(&["teams", "ls"], None).await, (true, format!("{}\tteam\n", s.keys.team_id)));
+    let (_, listed) = run(&["keys", "ls"], None).await;
+    let line =
+        listed.lines().find(|line| line.contains("\teditor") || line.contains("local editor")).unwrap().to_owned();
+    assert!(!listed.contains(&s.keys.admin), "{listed}");
+    let id = line.split('\t').next().unwrap().to_owned();
+    let (is_good, said) = run(&["keys", "revoke"], Some(id.clone())).await;
+    assert!(is_good && said.contains("is revoked"), "{said}");
+    assert!(!run(&["keys", "ls"], None).await.1.contains(&id));
+    assert!(run(&["keys", "ls", "--revoked"], None).await.1.contains(&id));
+    let unknown = run(&["keys", "revoke"], Some("0198c1d2-0000-7000-8000-000000000000".to_owned())).await;
+    assert!(!unknown.0 && unknown.1.contains("keys ls"), "{unknown:?}");
+    s.end_early().await;
+}

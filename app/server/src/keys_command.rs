@@ -11,6 +11,7 @@ use clap::Args;
 use db::PgConnection;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 use workflows::audit::Edit;
 use workflows::definition::field;
 
@@ -18,13 +19,13 @@ use workflows::definition::field;
 #[derive(Args)]
 pub(crate) struct NamedKey {
     /// What it gives access to.
-    #[arg(long, value_parser = parse_word::<Kind>)]
+    #[arg(long, value_name = "admin|team|scheduler", value_parser = parse_word::<Kind>)]
     kind: Kind,
     /// The team, for a team key.
     #[arg(long)]
     team: Option<i64>,
     /// The role, for a team key.
-    #[arg(long, value_parser = parse_word::<Role>)]
+    #[arg(long, value_name = "viewer|editor", value_parser = parse_word::<Role>)]
     role: Option<Role>,
     /// What it is for.
     #[arg(long)]
@@ -81,6 +82,31 @@ pub(crate) async fn ensure_key(
         EnsureOutcome::Existed(key) => Ok(format!("key {} exists", key.prefix)),
         EnsureOutcome::Refused(refusal) => bail!("the key in CRONBOX_KEY cannot be used: {refusal}"),
     }
+}
+
+/// The keys, a line each: id, prefix, kind, team, name; a key that is revoked says so.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn list_lines(db: &mut PgConnection, with_revoked: bool) -> anyhow::Result<Vec<String>> {
+    let found = keys::list_keys(db, None, i64::MAX - 1).await?.rows;
+    let lines = found.into_iter().filter(|key| with_revoked || key.revoked_on.is_none()).map(|key| {
+        let kind = serde_json::to_value(key.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
+        let team = key.team_id.map(|team| format!("team {team}")).unwrap_or_default();
+        let mark = if key.revoked_on.is_some() { "\trevoked" } else { "" };
+        format!("{}\t{}\t{}\t{team}\t{}{mark}", key.id, key.prefix, kind.unwrap_or_default(), key.name)
+    });
+    Ok(lines.collect())
+}
+
+/// Revokes a key, and returns a sentence about it.
+///
+/// # Errors
+/// Fails if there is no such key, or if the database refuses the statement.
+pub(crate) async fn revoke_key(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> anyhow::Result<String> {
+    let key = keys::revoke_key(tx, id, edit).await?;
+    let key = key.with_context(|| format!("there is no key {id}: `cronbox-app keys ls` lists them"))?;
+    Ok(format!("key {} is revoked", key.prefix))
 }
 
 /// Parses an enum value of the API from the command line.

@@ -24,6 +24,7 @@ use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
+use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 use workflows::database_time;
 use workflows::definition::field;
@@ -133,6 +134,11 @@ enum Teams {
         #[command(flatten)]
         secrets: SecretsKeys,
     },
+    /// List teams, with their ids.
+    Ls {
+        #[command(flatten)]
+        database: Database,
+    },
     /// Change the limits of a team that are named, and print all of them; null = the default of the operator.
     Limits {
         #[command(flatten)]
@@ -197,6 +203,21 @@ enum Keys {
         #[command(flatten)]
         named: NamedKey,
     },
+    /// List keys, without their texts.
+    Ls {
+        #[command(flatten)]
+        database: Database,
+        /// Also keys that are revoked.
+        #[arg(long)]
+        revoked: bool,
+    },
+    /// Revoke a key, also the last one of an admin: it opens nothing after five seconds.
+    Revoke {
+        #[command(flatten)]
+        database: Database,
+        /// The id of the key, as `keys ls` prints it.
+        id: Uuid,
+    },
     /// Create the key that is given, unless it exists. It may be repeated, by several processes at once.
     Ensure {
         #[command(flatten)]
@@ -210,7 +231,7 @@ enum Keys {
     /// Print a new key, for `keys ensure`. It needs no database, and nothing accepts the key before.
     Generate {
         /// What it gives access to.
-        #[arg(long, value_parser = parse_word::<Kind>)]
+        #[arg(long, value_name = "admin|team|scheduler", value_parser = parse_word::<Kind>)]
         kind: Kind,
     },
 }
@@ -232,6 +253,9 @@ async fn main() -> ExitCode {
         Command::Migrate { database, roles, logins } => migrate(&database, roles, logins).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
+        Command::Teams(Teams::Ls { database }) => list_teams(&database).await,
+        Command::Keys(Keys::Ls { database, revoked }) => list_keys(&database, revoked).await,
+        Command::Keys(Keys::Revoke { database, id }) => revoke_key(&database, id).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
         Command::Keys(Keys::Create { database, named }) => create_key(&database, &named).await,
         Command::Keys(Keys::Ensure { database, key, named }) => ensure_key(&database, &key, &named).await,
@@ -320,6 +344,34 @@ async fn create_team(database: &Database, name: &str, secrets: &SecretsKeys) -> 
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal_text());
+    Ok(())
+}
+
+async fn list_teams(database: &Database) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    let mut connection = pool.acquire().await?;
+    for team in teams::list_teams(&mut connection, None, None, i64::MAX - 1).await?.rows {
+        println!("{}\t{}", team.id, team.name);
+    }
+    Ok(())
+}
+
+async fn list_keys(database: &Database, with_revoked: bool) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    let mut connection = pool.acquire().await?;
+    for line in keys_command::list_lines(&mut connection, with_revoked).await? {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+async fn revoke_key(database: &Database, id: Uuid) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    let mut tx = db::begin_transaction(&pool).await?;
+    let edit = command_line_edit(&mut tx).await?;
+    let sentence = keys_command::revoke_key(&mut tx, id, &edit).await?;
+    tx.commit().await?;
+    println!("{sentence}");
     Ok(())
 }
 
