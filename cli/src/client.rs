@@ -7,36 +7,27 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use api_types::page::Page;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Host;
+
+pub(crate) use crate::settings::Access;
+use crate::settings::{Credential, Settings};
 
 /// Longer than the 30 s after which the app itself answers with a timeout.
 const PATIENCE: Duration = Duration::from_secs(35);
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+/// Items of a page at most.
+const MOST_OF_A_PAGE: usize = 200;
 /// Where the next page of JSON lines begins.
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
 /// Exit code of bad input, the same as clap's.
 const BAD_USE: u8 = 2;
-
-/// The address of the app, and the key for it.
-#[derive(Args)]
-pub(crate) struct Access {
-    /// Address of the app.
-    #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
-        value_parser = NonEmptyStringValueParser::new())]
-    url: String,
-    /// Send the key to an address that begins with http:// and is another machine's, so that the network can read it.
-    #[arg(long, env = "CRONBOX_ALLOW_HTTP")]
-    allow_http: bool,
-    /// An admin key; better in the environment, because other users can read a command line.
-    #[arg(long, env = "CRONBOX_KEY", value_name = "KEY", hide_env_values = true,
-        value_parser = NonEmptyStringValueParser::new())]
-    key: String,
-}
 
 /// The address of the app, and the key for its `:invoke`.
 #[derive(Args)]
@@ -67,6 +58,8 @@ pub(crate) struct Refusal {
     code: String,
     detail: String,
     request_id: String,
+    /// The complaint about each field, if there are several.
+    fields: Vec<String>,
 }
 
 impl Client {
@@ -75,8 +68,22 @@ impl Client {
     /// # Errors
     /// Fails if the key has characters that an HTTP header cannot carry.
     pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
-        check_scheme(&access.url, access.allow_http)?;
-        Self::with_key(&access.url, &access.key).context("CRONBOX_KEY")
+        Self::with_settings(&access.resolve()?)
+    }
+
+    /// Creates a client with these settings; it sends nothing yet.
+    ///
+    /// # Errors
+    /// Fails if there is no credential, or if it has characters that an HTTP header cannot carry.
+    pub(crate) fn with_settings(settings: &Settings) -> anyhow::Result<Self> {
+        check_scheme(&settings.url, settings.allow_http)?;
+        match &settings.credential {
+            Some(Credential::Key(key)) => Self::with_header(&settings.url, KEY_HEADER, key).context("CRONBOX_KEY"),
+            Some(Credential::Token(token)) => {
+                Self::with_header(&settings.url, header::AUTHORIZATION, &format!("Bearer {token}"))
+            }
+            None => Err(anyhow!("there is no key: set CRONBOX_KEY, or run `cronbox login`")),
+        }
     }
 
     /// Creates a client that delivers fires; it sends nothing yet.
@@ -86,15 +93,15 @@ impl Client {
     pub(crate) fn with_scheduler_key(opener: &Opener) -> anyhow::Result<Self> {
         let key = opener.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
         check_scheme(&opener.url, opener.allow_http)?;
-        Self::with_key(&opener.url, key).context("CRONBOX_SCHEDULER_KEY")
+        Self::with_header(&opener.url, KEY_HEADER, key).context("CRONBOX_SCHEDULER_KEY")
     }
 
-    fn with_key(url: &str, key: &str) -> anyhow::Result<Self> {
+    fn with_header(url: &str, name: HeaderName, key: &str) -> anyhow::Result<Self> {
         let mut key = HeaderValue::from_str(key)
             .map_err(|_| anyhow!("the key has a character that is not printable ASCII: copy it again"))?;
         key.set_sensitive(true);
         let http = reqwest::Client::builder()
-            .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))
+            .default_headers(HeaderMap::from_iter([(name, key)]))
             .timeout(PATIENCE)
             // The key is only for the app, so the client must not send it to the target of a redirect.
             .redirect(reqwest::redirect::Policy::none())
@@ -111,6 +118,114 @@ impl Client {
     /// Returns a [`Refusal`], or fails if the app cannot be reached.
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
         self.send(self.request(Method::GET, path, query)?).await
+    }
+
+    /// Sends a GET, and reads the answer.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
+        self.understand(self.get(path, query).await?)
+    }
+
+    /// Reads the pages of a list until it has so many items, or all.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn read_list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        limit: usize,
+    ) -> anyhow::Result<Vec<T>> {
+        let (mut items, mut cursor) = (Vec::new(), None::<String>);
+        while items.len() < limit {
+            let mut page_query = query.to_vec();
+            page_query.push(("limit", MOST_OF_A_PAGE.min(limit - items.len()).to_string()));
+            page_query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
+            let page: Page<T> = self.read(path, &page_query).await?;
+            items.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Sends a write, and reads the answer.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn write<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+        body: &Value,
+    ) -> anyhow::Result<T> {
+        let answer = self.send(self.write_request(method, path, query, body)?).await?;
+        self.understand(answer)
+    }
+
+    /// Sends a write whose answer has no body.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<()> {
+        self.send_for_text(self.write_request(Method::DELETE, path, &[], &Value::Null)?).await.map(drop)
+    }
+
+    /// Sends a write only if the object still has this version.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn write_version<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+        body: &Value,
+        version: i64,
+    ) -> anyhow::Result<T> {
+        let request = self.write_request(method, path, query, body)?;
+        self.understand(self.send(request.header(header::IF_MATCH, format!("\"{version}\""))).await?)
+    }
+
+    /// Sends a merge patch (RFC 7396), in which null stands for the default, only if the object still has this version.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
+    pub(crate) async fn merge<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        patch: &Value,
+        version: i64,
+    ) -> anyhow::Result<T> {
+        let request = self.request(Method::PATCH, path, query)?.body(serde_json::to_vec(patch)?);
+        let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json");
+        self.understand(self.send(request.header(header::IF_MATCH, format!("\"{version}\""))).await?)
+    }
+
+    /// A request whose repeat after a lost answer creates nothing twice.
+    fn write_request(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+        body: &Value,
+    ) -> anyhow::Result<RequestBuilder> {
+        let is_post = method == Method::POST;
+        let request = self.request(method, path, query)?;
+        let request = if body.is_null() { request } else { request.json(body) };
+        Ok(if is_post { request.header("Idempotency-Key", uuid::Uuid::new_v4().to_string()) } else { request })
+    }
+
+    fn understand<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
+        serde_json::from_value(answer).with_context(|| {
+            format!("{} answers in a form that this version does not know: install the version of the app", self.base)
+        })
     }
 
     /// Sends a GET of JSON lines, and returns them with the header `Next-Cursor`.
@@ -162,25 +277,31 @@ impl Client {
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Value> {
+        let text = self.send_for_text(request).await?;
+        serde_json::from_str(&text).with_context(|| format!("{} answered, but not as cronbox does", self.base))
+    }
+
+    async fn send_for_text(&self, request: RequestBuilder) -> anyhow::Result<String> {
         let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
         let status = answer.status();
         let text = answer.text().await.with_context(|| self.unreached())?;
-        let body = serde_json::from_str(&text);
         if !status.is_success() {
-            return Err(Refusal::read(status, &body.unwrap_or(Value::Null)).into());
+            return Err(Refusal::read(status, &serde_json::from_str(&text).unwrap_or(Value::Null)).into());
         }
-        body.with_context(|| format!("{} answered {status}, but not as cronbox does", self.base))
+        Ok(text)
     }
 
     fn unreached(&self) -> String {
-        format!("{} does not answer", self.base)
+        format!("{} does not answer: check CRONBOX_URL; `make up` starts an app on this machine", self.base)
     }
 }
 
 impl Refusal {
     fn read(status: StatusCode, problem: &Value) -> Self {
         let text = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
-        Refusal { status, code: text("code"), detail: text("detail"), request_id: text("request_id") }
+        let fields = problem["errors"].as_array().into_iter().flatten();
+        let fields = fields.filter_map(|field| field["detail"].as_str().map(str::to_owned)).collect();
+        Refusal { status, code: text("code"), detail: text("detail"), request_id: text("request_id"), fields }
     }
 
     /// Whether the app itself says that the object does not exist; a proxy's 404 has no code.
@@ -206,8 +327,32 @@ impl fmt::Display for Refusal {
             (detail, code) if self.status.is_server_error() && !self.request_id.is_empty() => {
                 write!(f, "{detail} ({status} {code}, request {})", self.request_id)
             }
+            (_, code) if self.fields.len() > 1 => write!(f, "{} ({status} {code})", self.fields.join("; ")),
             (detail, code) => write!(f, "{detail} ({status} {code})"),
-        }
+        }?;
+        self.next_command().map_or(Ok(()), |command| write!(f, ": {command}"))
+    }
+}
+
+impl Refusal {
+    /// What the user may do next, if it is a command.
+    fn next_command(&self) -> Option<&'static str> {
+        Some(match self.code.as_str() {
+            "unauthorized" | "key_expired" => "run `cronbox login`, or set CRONBOX_KEY",
+            "forbidden" => "`cronbox me` shows what the key permits",
+            "not_found" => "the command `ls` shows the ids",
+            "no_schedule" => "add one with `cronbox workflow edit --cron`",
+            "version_mismatch" => "read it again and repeat: another edit changed it meanwhile",
+            "managed" => "edit the file, then apply it",
+            "name_taken" => "`cronbox workflow ls --q NAME` shows it",
+            "unknown_timezone" | "invalid_timezone" => "`cronbox timezones` lists them",
+            "overlap" | "run_live" => "`cronbox run ls --state running` shows it",
+            "run_ended" => "`cronbox run get ID` shows how it ended",
+            "span_not_settled" => "`--last 24h` ends 8 minutes ago",
+            "team_not_empty" => "`cronbox bulk archive` and `cronbox bulk delete` empty it",
+            "missing_field" if self.detail.contains("team_id") => "send --team; `cronbox team ls` lists them",
+            _ => return None,
+        })
     }
 }
 

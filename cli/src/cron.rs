@@ -31,14 +31,10 @@ pub(crate) enum Verb {
 /// The arguments of `explain`.
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// The cron: 5 fields, 6 with seconds first, 7 with the year last, a macro, or cron(...).
-    #[arg(
-        value_name = "EXPR",
-        required_unless_present = "stdin",
-        conflicts_with = "stdin",
-        allow_hyphen_values = true
-    )]
-    cron: Option<String>,
+    /// The cron: 5 fields, 6 with seconds first, 7 with the year last, a macro, or cron(...). Its fields may be written without
+    /// quotes, unless the shell reads * as names of files.
+    #[arg(value_name = "EXPR", required_unless_present = "stdin", conflicts_with = "stdin", num_args = 1..)]
+    cron: Vec<String>,
     /// A name of the IANA database, for example Europe/Paris.
     #[arg(long, value_name = "TZ", default_value = "UTC", conflicts_with = "stdin")]
     timezone: String,
@@ -71,7 +67,7 @@ pub(crate) fn run_cron(verb: &Verb) -> anyhow::Result<ExitCode> {
         return answer_lines(io::stdin().lock(), io::stdout().lock(), &clock);
     }
     let request = Request {
-        cron: arguments.cron.clone().unwrap_or_default(),
+        cron: arguments.cron.join(" "),
         timezone: Some(arguments.timezone.clone()),
         from: arguments.from.clone(),
         count: Some(arguments.count),

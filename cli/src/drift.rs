@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use api_types::outbox::OutboxView;
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -15,6 +17,8 @@ use crate::print::{one_line, print_json, print_text};
 const PAUSE: Duration = Duration::from_secs(1);
 /// A Lambda starts a sweep within a minute, and one of 100,000 schedules takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Rows of the outbox that are read to name repairs.
+const MOST_REPAIRS: usize = 1_000;
 /// The report's counts of differences, in the order of the table.
 const CLASSES: [&str; 5] = ["missing", "changed", "disabled_out_of_band", "stale_template", "orphan"];
 
@@ -73,7 +77,8 @@ async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     let client = Client::new(&arguments.access)?;
     let sweep = client.post("/drift:check", &json!({"force": arguments.force})).await?;
     if arguments.wait {
-        let drift = done(&client, &sweep["id"]).await?;
+        let mut drift = done(&client, &sweep["id"]).await?;
+        drift["repairs"] = json!(list_repairs(&client, &drift["last"]["started_on"]).await?);
         print_drift(&drift, arguments.json)?;
         return Ok(verdict(differences(&drift["last"]["report"]) == 0));
     }
@@ -97,6 +102,22 @@ async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// The workflows that a sweep has enqueued for repair: their rows of the outbox name the difference.
+async fn list_repairs(client: &Client, since: &Value) -> anyhow::Result<Vec<Value>> {
+    let since: Option<DateTime<Utc>> = serde_json::from_value(since.clone()).unwrap_or_default();
+    let mut repairs = Vec::new();
+    for status in ["failed", "pending", "processed"] {
+        let rows: Vec<OutboxView> = client.read_list("/outbox", &[("status", status.to_owned())], MOST_REPAIRS).await?;
+        let of_sweep = rows.iter().filter(|row| since.is_none_or(|since| row.created_on >= since));
+        repairs.extend(
+            of_sweep
+                .filter(|row| row.payload["drift"].is_string())
+                .map(|row| json!({"workflow_id": row.workflow_id, "class": row.payload["drift"], "status": status})),
+        );
+    }
+    Ok(repairs)
 }
 
 fn print_drift(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -163,6 +184,11 @@ fn list(table: &mut String, drift: &Value) -> std::fmt::Result {
             text("name"),
             text("last_error")
         )?;
+    }
+    for repair in drift["repairs"].as_array().into_iter().flatten() {
+        let text = |field: &str| one_line(repair[field].as_str().unwrap_or_default());
+        let state = if text("status") == "processed" { "repaired".to_owned() } else { text("status") };
+        writeln!(table, "workflow {:<10} {:<22} {state}", repair["workflow_id"], text("class"))?;
     }
     for orphan in drift["orphans"].as_array().into_iter().flatten() {
         let text = |field: &str| one_line(orphan[field].as_str().unwrap_or_default());

@@ -1,16 +1,16 @@
 //! `cronbox outbox`: the rows that wait or have failed, and what an operator can do about them.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use api_types::outbox::OutboxView;
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use reqwest::Method;
+use serde_json::json;
 
-use crate::client::{Access, Client, wait_for};
-use crate::print::{one_line, print_json_lines, print_text};
+use crate::client::{Access, Client, Refusal, wait_for};
+use crate::output::{Cell, Output, Row, View, state};
+use crate::print::{print_error, print_json_lines};
 
-/// A page of the API at most.
-const PAGE: u64 = 200;
 /// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
 
@@ -38,7 +38,7 @@ pub(crate) struct List {
     workflow: Option<i64>,
     /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: u64,
+    limit: usize,
     /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
@@ -84,73 +84,73 @@ async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     for status in list.status.map_or_else(|| vec!["failed", "pending"], |status| vec![status.as_str()]) {
         rows.extend(rows_of(&client, status, list.workflow, list.limit).await?);
     }
-    rows.truncate(usize::try_from(list.limit).unwrap_or(usize::MAX));
+    rows.truncate(list.limit);
     print_rows(&rows, list.json)
 }
 
 /// Fetches the rows with this status, the newest first, page by page.
-async fn rows_of(client: &Client, status: &str, workflow: Option<i64>, limit: u64) -> anyhow::Result<Vec<Value>> {
-    let mut rows: Vec<Value> = Vec::new();
-    let mut cursor = None;
-    while (rows.len() as u64) < limit {
-        let page = (limit - rows.len() as u64).min(PAGE);
-        let mut query = vec![("status", status.to_owned()), ("limit", page.to_string())];
-        query.extend(workflow.map(|id| ("workflow_id", id.to_string())));
-        query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        let answer = client.get("/outbox", &query).await?;
-        rows.extend(answer["items"].as_array().cloned().unwrap_or_default());
-        cursor = answer["next_cursor"].as_str().map(str::to_owned);
-        if cursor.is_none() {
-            break;
-        }
-    }
-    Ok(rows)
+async fn rows_of(
+    client: &Client,
+    status: &str,
+    workflow: Option<i64>,
+    limit: usize,
+) -> anyhow::Result<Vec<OutboxView>> {
+    let mut query = vec![("status", status.to_owned())];
+    query.extend(workflow.map(|id| ("workflow_id", id.to_string())));
+    client.read_list("/outbox", &query, limit).await
 }
 
 async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
     let client = Client::new(&chosen.access)?;
     let ids = if chosen.all_failed {
-        let failed = rows_of(&client, "failed", None, u64::MAX).await?;
-        failed.iter().filter_map(|row| row["id"].as_i64()).collect()
+        let failed = rows_of(&client, "failed", None, usize::MAX).await?;
+        failed.iter().map(|row| row.id).collect()
     } else {
         chosen.ids.clone()
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut is_refused) = (Vec::<OutboxView>::new(), false);
+    let is_of_several = ids.len() > 1;
     for id in ids {
-        rows.push(client.post(&format!("/outbox/{id}:{verb}"), &json!({})).await?);
+        match client.write(Method::POST, &format!("/outbox/{id}:{verb}"), &[], &json!({})).await {
+            Ok(row) => rows.push(row),
+            // The other rows are tried all the same.
+            Err(error) if error.is::<Refusal>() && is_of_several => {
+                is_refused = true;
+                print_error(&format!("row {id}: {error:#}"));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    print_rows(&rows, chosen.json)
+    print_rows(&rows, chosen.json)?;
+    Ok(if is_refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print_rows(rows: &[Value], as_json: bool) -> anyhow::Result<ExitCode> {
+fn print_rows(rows: &[OutboxView], as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         return print_json_lines(rows);
     }
-    print_text(&table(rows))
+    Output::default().print_rows(rows)
 }
 
-fn table(rows: &[Value]) -> String {
-    if rows.is_empty() {
-        return "nothing\n".to_owned();
+impl Row for OutboxView {
+    const COLUMNS: &'static [&'static str] = &["ROW", "WORKFLOW", "STATUS", "EDITED", "ATTEMPTS", "ERROR"];
+    const WIDE_FROM: usize = 6;
+
+    fn handle(&self) -> String {
+        self.id.to_string()
     }
-    let mut table =
-        format!("{:<10} {:<10} {:<10} {:<21} {:>8}  {}\n", "ROW", "WORKFLOW", "STATUS", "EDITED", "ATTEMPTS", "ERROR");
-    for row in rows {
-        let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
-        let edited: String = text("created_on").chars().take(19).collect();
-        let error: String = one_line(&text("error_message")).chars().take(ERROR_WIDTH).collect();
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            table,
-            "{:<10} {:<10} {:<10} {:<21} {:>8}  {error}",
-            row["id"],
-            row["workflow_id"],
-            text("status"),
-            format!("{edited}Z"),
-            row["attempt_count"],
-        );
+
+    fn cells(&self, view: View) -> Vec<Cell> {
+        let error: Option<String> = self.error_message.as_ref().map(|error| error.chars().take(ERROR_WIDTH).collect());
+        vec![
+            self.id.into(),
+            self.workflow_id.into(),
+            state(&self.status),
+            view.time(Some(self.created_on)),
+            self.attempt_count.into(),
+            Cell::optional(error),
+        ]
     }
-    table
 }
 
 impl Status {

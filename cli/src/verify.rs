@@ -4,28 +4,35 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use chrono::{DateTime, Days, NaiveTime, SecondsFormat, Utc};
+use chrono::{DateTime, Days, NaiveTime, SecondsFormat, TimeDelta, Utc};
 use clap::Args;
 use schedule::Clock;
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
 use crate::print::{print_json, print_text};
+use crate::times::{Instant, Span as LastSpan};
+
+/// A span that ends so long ago is settled: the app refuses a later end than 7 minutes ago.
+const SETTLED: TimeDelta = TimeDelta::minutes(8);
 
 /// The span to verify.
 #[derive(Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
     access: Access,
-    /// Start of the span, RFC 3339.
-    #[arg(long, value_name = "T", requires = "to", required_unless_present = "yesterday")]
-    from: Option<DateTime<Utc>>,
-    /// End of the span, exclusive, RFC 3339; at least 7 minutes ago.
-    #[arg(long, value_name = "T", requires = "from", required_unless_present = "yesterday")]
-    to: Option<DateTime<Utc>>,
-    /// The day before today, in UTC, instead of a span: for a job that runs every night.
-    #[arg(long, conflicts_with_all = ["from", "to"])]
+    /// Start of the span: RFC 3339, yesterday, -24h.
+    #[arg(long, value_name = "TIME", requires = "to", allow_hyphen_values = true)]
+    from: Option<Instant>,
+    /// End of the span, exclusive; at least 7 minutes ago.
+    #[arg(long, value_name = "TIME", requires = "from", allow_hyphen_values = true)]
+    to: Option<Instant>,
+    /// The day before today, in UTC; also without any span. For a job that runs every night.
+    #[arg(long, conflicts_with_all = ["from", "to", "last"])]
     yesterday: bool,
+    /// The last so many hours or days, up to 8 minutes ago: 24h, 7d.
+    #[arg(long, value_name = "SPAN", conflicts_with_all = ["from", "to"])]
+    last: Option<LastSpan>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -40,8 +47,13 @@ struct Span {
 
 impl Verify {
     fn span(&self, now: DateTime<Utc>) -> Span {
+        if let Some(last) = self.last {
+            let to = now - SETTLED;
+            return Span { from: to - last.0, to };
+        }
         let midnight = now.with_time(NaiveTime::MIN).single().unwrap_or(now);
-        Span { from: self.from.unwrap_or(midnight - Days::new(1)), to: self.to.unwrap_or(midnight) }
+        let (from, to) = (self.from.map(|from| from.0), self.to.map(|to| to.0));
+        Span { from: from.unwrap_or(midnight - Days::new(1)), to: to.unwrap_or(midnight) }
     }
 }
 
@@ -183,8 +195,15 @@ mod tests {
 
     #[test]
     fn a_span_has_two_ends_or_is_yesterday() {
-        for words in [&[][..], &["--from", "2026-03-01T00:00:00Z"], &["--yesterday", "--to", "2026-03-01T00:00:00Z"]] {
+        for words in [
+            &["--from", "2026-03-01T00:00:00Z"][..],
+            &["--yesterday", "--to", "2026-03-01T00:00:00Z"],
+            &["--last", "1h", "--yesterday"],
+        ] {
             assert!(span(words, "2026-03-02T00:30:00Z").is_err(), "{words:?}");
         }
+        let last = Span { from: "2026-03-01T00:22:00Z".parse().unwrap(), to: "2026-03-02T00:22:00Z".parse().unwrap() };
+        assert_eq!(span(&["--last", "24h"], "2026-03-02T00:30:00Z"), Ok(last));
+        assert_eq!(span(&[], "2026-03-01T00:30:00Z"), span(&["--yesterday"], "2026-03-01T00:30:00Z"));
     }
 }

@@ -43,6 +43,9 @@ async fn cronbox_drift_repairs_a_manual_deletion() {
     gone.unwrap();
     let (code, said) = cronbox(&s, &["drift", "check", "--wait"]).await;
     assert!(code == Some(1) && said.contains("missing                      1"), "{code:?} {said}");
+    // It says which one, also after its repair.
+    let names_it = said.lines().any(|line| line.starts_with(&format!("workflow {wf} ")) && line.contains("missing"));
+    assert!(names_it, "{said}");
     s.until("SELECT COUNT(*) FROM publications WHERE sync_status(publications) = 'synced'", 1).await;
     s.scheduler.get_schedule().group_name(GROUP).name(format!("wf-{wf}-dev")).send().await.unwrap();
     let (code, said) = cronbox(&s, &["drift", "show", "--json"]).await;
@@ -61,7 +64,13 @@ async fn cronbox_drift_repairs_a_manual_deletion() {
 async fn wrong_keys_and_addresses_have_a_sentence() {
     let s = Story::today().await;
     let (code, said) = cronbox(&s, &["drift", "show", "--key", "nonsense"]).await;
-    assert_eq!((code, said.trim()), (Some(1), "cronbox: send an active key in X-API-Key (401 unauthorized)"));
+    assert_eq!(
+        (code, said.trim()),
+        (
+            Some(1),
+            "cronbox: send an active key in X-API-Key (401 unauthorized): run `cronbox login`, or set CRONBOX_KEY"
+        )
+    );
     let (code, said) = cronbox(&s, &["drift", "show", "--url", "http://127.0.0.1:9"]).await;
     assert!(code == Some(1) && said.starts_with("cronbox: http://127.0.0.1:9 does not answer"), "{said}");
     let (code, _) = cronbox(&s, &["drift", "mend"]).await;

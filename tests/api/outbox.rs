@@ -94,6 +94,13 @@ async fn cronbox_outbox_lists_and_retries_rows() {
     assert_eq!((code, said.as_str()), (Some(0), ""));
     let (code, said) = cronbox(&s, &["outbox", "retry", "999"]).await;
     assert_eq!(code, Some(2), "{said}");
+    // A refused row does not keep the others from being retried.
+    let row = s.admin().get("/api/v1/outbox?status=failed").await.expect(200).json["items"][0]["id"].to_string();
+    let (code, said) = cronbox(&s, &["outbox", "retry", "999", &row, "998", "--json"]).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("row 999: ") && said.contains("row 998: "), "{said}");
+    assert!(said.contains(&format!("\"id\":{row},")), "{said}");
+    refused_by_eventbridge(&s).await;
     let (code, said) = cronbox(&s, &["outbox", "retry", "--all-failed", "--json"]).await;
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["status"], "pending");

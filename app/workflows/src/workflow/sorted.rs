@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_has_no_next_time_is_last_in_both_directions() {
         for (sort, expected) in [(Sort::NextFire, [4, 1, 3, 2]), (Sort::NextFireDescending, [1, 3, 4, 2])] {
-            let mut keys = vec![key(1, Some(9)), key(2, None), key(3, Some(9)), key(4, Some(5))];
+            let mut keys = [key(1, Some(9)), key(2, None), key(3, Some(9)), key(4, Some(5))];
             keys.sort_by(|one, other| sort.compare(one, other));
             assert_eq!(keys.iter().map(|key| key.id).collect::<Vec<_>>(), expected, "{sort:?}");
         }

@@ -1,0 +1,114 @@
+//! `cronbox apply`, `diff`, `export` and `delete`: workflows as files, cronbox/v1.
+//!
+//! The plan is the app's own: each change is sent as a dry run first, so that what is shown is what happens. A change is then sent
+//! with the version that the plan saw, so that an edit of another person in between is not overwritten.
+
+mod carry_out;
+mod export;
+mod files;
+mod plan;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use self::carry_out::carry_out;
+pub(crate) use self::export::{Export, export_workflows};
+use self::files::read_files;
+use self::plan::{Plan, archive_plan, make_plan};
+use crate::client::Client;
+use crate::common::Common;
+use crate::print::{print_json, print_text};
+
+/// Which files.
+#[derive(Args)]
+struct Files {
+    /// A file, or a folder whose files end with .yaml or .yml; repeat it for further ones; - for standard input.
+    #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Files to apply.
+#[derive(Args)]
+pub(crate) struct Apply {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    files: Files,
+    /// Also archive workflows that have the owner of the files and are in none of them.
+    #[arg(long)]
+    prune: bool,
+    /// Only show the plan.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Files to compare.
+#[derive(Args)]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    files: Files,
+    /// Also show workflows that have the owner of the files and are in none of them.
+    #[arg(long)]
+    prune: bool,
+}
+
+/// Files whose workflows end.
+#[derive(Args)]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    files: Files,
+    /// Only show the plan.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Creates or changes what the files define; exit 1 if a part failed.
+pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&apply.common.access)?;
+    let Some(files) = read_files(&apply.files.files)? else { return Ok(ExitCode::from(2)) };
+    let plan = make_plan(&client, files, apply.prune).await?;
+    print_plan(&plan, &apply.common)?;
+    match apply.dry_run || plan.changes_nothing() {
+        true => Ok(verdict_of_refusals(&plan)),
+        false => carry_out(&client, plan, apply.common.output).await,
+    }
+}
+
+/// Shows what the files would change; exit 1 if that is anything.
+pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&diff.common.access)?;
+    let Some(files) = read_files(&diff.files.files)? else { return Ok(ExitCode::from(2)) };
+    let plan = make_plan(&client, files, diff.prune).await?;
+    print_plan(&plan, &diff.common)?;
+    let is_equal = plan.changes_nothing() && plan.refused() == 0;
+    Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Archives what the files define; exit 1 if a part failed.
+pub(crate) async fn delete_defined(delete: &Delete) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&delete.common.access)?;
+    let Some(files) = read_files(&delete.files.files)? else { return Ok(ExitCode::from(2)) };
+    let plan = archive_plan(&client, files).await?;
+    print_plan(&plan, &delete.common)?;
+    match delete.dry_run || plan.changes_nothing() {
+        true => Ok(ExitCode::SUCCESS),
+        false => carry_out(&client, plan, delete.common.output).await,
+    }
+}
+
+fn verdict_of_refusals(plan: &Plan) -> ExitCode {
+    if plan.refused() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_plan(plan: &Plan, common: &Common) -> anyhow::Result<()> {
+    match common.output.is_for_programs() {
+        true => print_json(&plan.to_json()).map(drop),
+        false => print_text(&plan.in_words()).map(drop),
+    }
+}

@@ -1,0 +1,55 @@
+//! Carries out a plan: each step is tried, and what failed is told for each.
+
+use std::process::ExitCode;
+
+use api_types::workflows::WorkflowView;
+use reqwest::Method;
+use serde_json::Value;
+
+use super::plan::{Kind, Plan, Step};
+use crate::backfill::progress_bar;
+use crate::client::Client;
+use crate::output::Output;
+use crate::print::{print_error, print_text};
+
+/// Carries out all steps; exit 1 if one failed. The others are carried out all the same.
+///
+/// # Errors
+/// Fails if standard output cannot be written.
+pub(super) async fn carry_out(client: &Client, plan: Plan, output: Output) -> anyhow::Result<ExitCode> {
+    let bar = progress_bar(plan.steps.len() as u64);
+    let (mut done, mut failed) = (0, plan.refused());
+    for step in &plan.steps {
+        match carry_out_step(client, step).await {
+            Ok(true) => done += 1,
+            Ok(false) => {}
+            Err(error) => {
+                failed += 1;
+                bar.suspend(|| print_error(&format!("{} ({}): {error:#}", step.name, step.place)));
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if !output.is_for_programs() {
+        print_text(&format!("Applied: {done} done, {failed} failed.\n"))?;
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns whether the step changed something.
+async fn carry_out_step(client: &Client, step: &Step) -> anyhow::Result<bool> {
+    match &step.kind {
+        Kind::Keep | Kind::Refused(_) => return Ok(false),
+        Kind::Create { body, .. } => {
+            client.write::<WorkflowView>(Method::POST, "/workflows", &[], body).await?;
+        }
+        Kind::Change { id, version, patch, .. } => {
+            client.merge::<WorkflowView>(&format!("/workflows/{id}"), &[], patch, *version).await?;
+        }
+        Kind::Archive { id } => {
+            client.write::<WorkflowView>(Method::POST, &format!("/workflows/{id}:archive"), &[], &Value::Null).await?;
+        }
+    }
+    Ok(true)
+}

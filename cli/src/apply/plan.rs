@@ -1,0 +1,287 @@
+//! What `apply` would do: a step for each workflow, as the app itself says by a dry run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, bail};
+use api_types::me::MeView;
+use api_types::teams::ListedTeamView;
+use api_types::workflows::WorkflowView;
+use futures::{StreamExt as _, TryStreamExt as _};
+use manifest::{OWNER_LABEL, Team};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::files::{FileEntry, Files};
+use crate::client::{Client, Refusal};
+use crate::common::changes_in_words;
+use crate::print::one_line;
+
+/// Dry runs in flight.
+const AT_ONCE: usize = 8;
+
+/// The fields of a workflow that a file may leave out: then they have their defaults.
+const OPTIONAL: [&str; 17] = [
+    "description",
+    "labels",
+    "cron_schedule",
+    "timezone",
+    "is_api",
+    "starting_inputs",
+    "starts_at",
+    "ends_at",
+    "overlap_policy",
+    "max_concurrent",
+    "catch_up_policy",
+    "catch_up_window_secs",
+    "spread_secs",
+    "timeout_secs",
+    "max_attempts",
+    "on_lost",
+    "pause_after_failures",
+];
+
+/// All steps.
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+}
+
+/// What becomes of one workflow.
+pub(super) struct Step {
+    /// `file:line`, or the reason for a workflow that is in no file.
+    pub(super) place: String,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+}
+
+/// The kind of a step.
+pub(super) enum Kind {
+    Create {
+        body: Value,
+        changes: Value,
+    },
+    Change {
+        id: i64,
+        version: i64,
+        patch: Value,
+        changes: Value,
+    },
+    Archive {
+        id: i64,
+    },
+    Keep,
+    /// The app refuses it, for this reason.
+    Refused(String),
+}
+
+/// The teams of the caller, by name and id.
+struct Teams {
+    by_name: BTreeMap<String, i64>,
+    /// The only team of the caller.
+    own: Option<i64>,
+}
+
+/// Plans what the files need.
+///
+/// # Errors
+/// Fails if the app cannot be reached, or if a file names a team that does not exist.
+pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> anyhow::Result<Plan> {
+    if prune && files.owners.is_empty() {
+        bail!("--prune needs `owner:` in the files: it archives only what carries their owner's label");
+    }
+    let teams = Teams::read(client).await?;
+    let placed = place(&teams, files.entries)?;
+    let existing = read_existing(client, placed.iter().map(|(team, _)| *team)).await?;
+    let steps = futures::stream::iter(&placed)
+        .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone()))))
+        .buffered(AT_ONCE)
+        .try_collect::<Vec<_>>();
+    let mut steps = steps.await?;
+    if prune {
+        for workflow in existing.values().filter(|workflow| is_surplus(workflow, &files.owners, &placed)) {
+            let place = "in no file".to_owned();
+            steps.push(Step { place, name: workflow.name.clone(), kind: Kind::Archive { id: workflow.id } });
+        }
+    }
+    Ok(Plan { steps })
+}
+
+/// Plans the end of what the files define.
+///
+/// # Errors
+/// Fails if the app cannot be reached, or if a file names a team that does not exist.
+pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Result<Plan> {
+    let teams = Teams::read(client).await?;
+    let placed = place(&teams, files.entries)?;
+    let existing = read_existing(client, placed.iter().map(|(team, _)| *team)).await?;
+    let steps = placed.iter().map(|(team, one)| {
+        let found = existing.get(&(*team, one.entry.name.clone()));
+        let kind = found.map_or(Kind::Keep, |workflow| Kind::Archive { id: workflow.id });
+        Step { place: one.place(), name: one.entry.name.clone(), kind }
+    });
+    Ok(Plan { steps: steps.collect() })
+}
+
+type Placed = Vec<(i64, FileEntry)>;
+
+fn place(teams: &Teams, entries: Vec<FileEntry>) -> anyhow::Result<Placed> {
+    entries.into_iter().map(|one| Ok((teams.find(&one)?, one))).collect()
+}
+
+fn is_surplus(workflow: &WorkflowView, owners: &[String], placed: &Placed) -> bool {
+    let is_owned = workflow.labels.get(OWNER_LABEL).is_some_and(|owner| owners.contains(owner));
+    is_owned && !placed.iter().any(|(team, one)| *team == workflow.team_id && one.entry.name == workflow.name)
+}
+
+/// The workflows of these teams that are not archived, by team and name.
+async fn read_existing(
+    client: &Client,
+    teams: impl Iterator<Item = i64>,
+) -> anyhow::Result<BTreeMap<(i64, String), WorkflowView>> {
+    let mut existing = BTreeMap::new();
+    for team in teams.collect::<std::collections::BTreeSet<_>>() {
+        let query = [("team_id", team.to_string())];
+        let found: Vec<WorkflowView> = client.read_list("/workflows", &query, usize::MAX).await?;
+        existing.extend(found.into_iter().map(|workflow| ((team, workflow.name.clone()), workflow)));
+    }
+    Ok(existing)
+}
+
+async fn plan_entry(
+    client: &Client,
+    team: i64,
+    one: &FileEntry,
+    existing: Option<&WorkflowView>,
+) -> anyhow::Result<Step> {
+    let dry = [("dry_run", "true".to_owned())];
+    let mut body = one.entry.fields.clone();
+    let planned = match existing {
+        None => {
+            body.insert("team_id".to_owned(), json!(team));
+            let body = Value::Object(body);
+            let answer: anyhow::Result<Value> = client.write(Method::POST, "/workflows", &dry, &body).await;
+            answer.map(|answer| Kind::Create { body, changes: answer["changes"].clone() })
+        }
+        Some(workflow) => {
+            let patch = Value::Object(complete(body));
+            let path = format!("/workflows/{}", workflow.id);
+            let answer: anyhow::Result<Value> = client.merge(&path, &dry, &patch, workflow.version).await;
+            answer.map(|answer| match answer["changes"].as_array().is_none_or(Vec::is_empty) {
+                true => Kind::Keep,
+                false => {
+                    let (id, version) = (workflow.id, workflow.version);
+                    Kind::Change { id, version, patch, changes: answer["changes"].clone() }
+                }
+            })
+        }
+    };
+    let kind = match planned {
+        Ok(kind) => kind,
+        // What the app refuses is told with the rest of the plan; anything else ends it.
+        Err(error) if error.is::<Refusal>() => Kind::Refused(format!("{error:#}")),
+        Err(error) => return Err(error),
+    };
+    Ok(Step { place: one.place(), name: one.entry.name.clone(), kind })
+}
+
+/// A field that the file leaves out gets its default: null in a merge patch.
+fn complete(mut fields: Map<String, Value>) -> Map<String, Value> {
+    for field in OPTIONAL {
+        fields.entry(field.to_owned()).or_insert(Value::Null);
+    }
+    // A merge patch keeps the members of an object that it does not name; a list of labels is complete.
+    fields
+}
+
+impl FileEntry {
+    fn place(&self) -> String {
+        format!("{}:{}", self.file, self.entry.lines.first())
+    }
+}
+
+impl Teams {
+    async fn read(client: &Client) -> anyhow::Result<Self> {
+        let teams: Vec<ListedTeamView> = client.read_list("/teams", &[], usize::MAX).await?;
+        let me: MeView = client.read("/me", &[]).await?;
+        let own = match &me.teams[..] {
+            [one] => Some(one.team_id),
+            _ => None,
+        };
+        Ok(Self { by_name: teams.into_iter().map(|team| (team.name, team.id)).collect(), own })
+    }
+
+    fn find(&self, one: &FileEntry) -> anyhow::Result<i64> {
+        match &one.entry.team {
+            Some(Team::Numbered(id)) => Ok(*id),
+            Some(Team::Named(name)) => self
+                .by_name
+                .get(name)
+                .copied()
+                .with_context(|| format!("{}: there is no team {name}: `cronbox team ls` lists them", one.place())),
+            None => {
+                self.own.with_context(|| format!("{}: write `team:`, because your key is not of one team", one.place()))
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Whether no step changes anything.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step.kind, Kind::Keep | Kind::Refused(_)))
+    }
+
+    /// How many steps the app refuses.
+    pub(super) fn refused(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step.kind, Kind::Refused(_))).count()
+    }
+
+    fn count(&self, is_counted: fn(&Kind) -> bool) -> usize {
+        self.steps.iter().filter(|step| is_counted(&step.kind)).count()
+    }
+
+    /// The plan as lines, as Terraform prints one.
+    pub(super) fn in_words(&self) -> String {
+        let mut text = String::new();
+        for step in &self.steps {
+            let (mark, what, changes) = match &step.kind {
+                Kind::Create { changes, .. } => ("+", "create", Some(changes)),
+                Kind::Change { changes, .. } => ("~", "change", Some(changes)),
+                Kind::Archive { .. } => ("-", "archive", None),
+                Kind::Refused(_) => ("!", "refused", None),
+                Kind::Keep => continue,
+            };
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{mark} {what} {} ({})", one_line(&step.name), step.place);
+            if let Kind::Refused(why) = &step.kind {
+                let _ = writeln!(text, "    {}", one_line(why));
+            }
+            for line in changes.map(changes_in_words).unwrap_or_default().lines().skip(1) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        let created = self.count(|kind| matches!(kind, Kind::Create { .. }));
+        let changed = self.count(|kind| matches!(kind, Kind::Change { .. }));
+        let archived = self.count(|kind| matches!(kind, Kind::Archive { .. }));
+        let kept = self.count(|kind| matches!(kind, Kind::Keep));
+        let _ = write!(text, "Plan: {created} to create, {changed} to change, {archived} to archive, {kept} unchanged");
+        let refused = self.refused();
+        let _ = if refused > 0 { writeln!(text, ", {refused} refused.") } else { writeln!(text, ".") };
+        text
+    }
+
+    /// The plan for programs.
+    pub(super) fn to_json(&self) -> Value {
+        let steps = self.steps.iter().map(|step| {
+            let (act, changes, why) = match &step.kind {
+                Kind::Create { changes, .. } => ("create", changes.clone(), None),
+                Kind::Change { changes, .. } => ("change", changes.clone(), None),
+                Kind::Archive { .. } => ("archive", json!([]), None),
+                Kind::Keep => ("keep", json!([]), None),
+                Kind::Refused(why) => ("refused", json!([]), Some(why)),
+            };
+            json!({"name": step.name, "place": step.place, "act": act, "changes": changes, "error": why})
+        });
+        json!({ "steps": steps.collect::<Vec<_>>() })
+    }
+}

@@ -1,0 +1,266 @@
+//! `cronbox bulk`: one request for many workflows or runs.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use api_types::bulk::{BulkItemView, BulkState, BulkView};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use schedule::Clock;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::backfill::progress_bar;
+use crate::client::Client;
+use crate::common::{Common, DryRun, print_changes};
+use crate::output::{Cell, Output, state, word};
+use crate::times::{Instant, Past, rfc3339};
+use crate::watch::{Watch, repeat};
+
+/// How often an operation that is waited for is read.
+const READ_EVERY: Duration = Duration::from_millis(500);
+
+/// What can be done with many objects at once.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Pause workflows.
+    Pause(Pause),
+    /// Resume workflows.
+    Resume(OfWorkflows),
+    /// Archive workflows, for ever.
+    Archive(OfWorkflows),
+    /// Delete archived workflows with their history; only for admins.
+    Delete(OfWorkflows),
+    /// Run workflows now.
+    Fire(OfWorkflows),
+    /// Repeat runs that have ended, for example all that failed since 02:00.
+    Retry(OfRuns),
+    /// End runs that have not ended.
+    Cancel(OfRuns),
+    /// List operations, the newest first.
+    Ls(List),
+    /// Show an operation and its progress.
+    Get(Named),
+    /// List the items of an operation, with what became of each.
+    Items(Items),
+    /// Stop an operation: items that are not processed yet stay as they are.
+    Stop(Named),
+}
+
+/// How an operation is requested.
+#[derive(Args)]
+pub(crate) struct Request {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    dry_run: DryRun,
+    /// The team, by id; needed with an admin key.
+    #[arg(long, value_name = "ID")]
+    team: Option<i64>,
+    /// Wait until every item is processed; exit 1 if one was refused.
+    #[arg(long, short = 'w')]
+    wait: bool,
+}
+
+/// Which workflows.
+#[derive(Args)]
+pub(crate) struct OfWorkflows {
+    #[command(flatten)]
+    request: Request,
+    /// Only these workflows, by id.
+    #[arg(long = "workflow", value_name = "ID")]
+    workflows: Vec<i64>,
+    /// Only workflows in this state: active or paused.
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// Only workflows whose name or description has this text.
+    #[arg(long, short = 'q', value_name = "TEXT")]
+    q: Option<String>,
+}
+
+/// A pause of many workflows.
+#[derive(Args)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    of: OfWorkflows,
+    /// Why, for people.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// When the pause ends automatically: RFC 3339, tomorrow, monday, +2h.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Instant>,
+}
+
+/// Which runs.
+#[derive(Args)]
+pub(crate) struct OfRuns {
+    #[command(flatten)]
+    request: Request,
+    #[command(flatten)]
+    past: Past,
+    /// Only these runs, by id.
+    #[arg(long = "run", value_name = "ID")]
+    runs: Vec<Uuid>,
+    /// Only runs of this workflow, by id; repeat it for further ones.
+    #[arg(long = "workflow", value_name = "ID")]
+    workflows: Vec<i64>,
+    /// Only runs in this state, for example failed; repeat it for further ones.
+    #[arg(long, value_name = "STATE")]
+    state: Vec<String>,
+}
+
+/// Which operations are listed.
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    watch: Watch,
+    /// Show at most this many.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+/// An operation.
+#[derive(Args)]
+pub(crate) struct Named {
+    #[command(flatten)]
+    common: Common,
+    /// Its id.
+    #[arg(value_name = "OPERATION")]
+    id: Uuid,
+}
+
+/// The items of an operation.
+#[derive(Args)]
+pub(crate) struct Items {
+    #[command(flatten)]
+    named: Named,
+    /// Only items with this outcome: done, unchanged or refused.
+    #[arg(long, value_name = "OUTCOME")]
+    outcome: Option<String>,
+    /// Show at most this many.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: usize,
+}
+
+/// Runs the command.
+pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Pause(pause) => {
+            let until = pause.until.map(|until| rfc3339(until.0));
+            let more = [("reason", json!(pause.reason)), ("until", json!(until))];
+            create(&pause.of.request, "pause", pause.of.filter(), &more).await
+        }
+        Verb::Resume(of) => create(&of.request, "resume", of.filter(), &[]).await,
+        Verb::Archive(of) => create(&of.request, "archive", of.filter(), &[]).await,
+        Verb::Delete(of) => create(&of.request, "delete", of.filter(), &[]).await,
+        Verb::Fire(of) => create(&of.request, "fire", of.filter(), &[]).await,
+        Verb::Retry(of) => create(&of.request, "retry", of.filter(), &[]).await,
+        Verb::Cancel(of) => create(&of.request, "cancel", of.filter(), &[]).await,
+        Verb::Ls(list) => {
+            let client = Client::new(&list.common.access)?;
+            repeat(list.watch, async || {
+                let rows: Vec<BulkView> = client.read_list("/bulk", &[], list.limit).await?;
+                list.common.output.print_rows(&rows)
+            })
+            .await
+        }
+        Verb::Get(named) => {
+            let client = Client::new(&named.common.access)?;
+            print_operation(named.common.output, &client.read(&format!("/bulk/{}", named.id), &[]).await?)
+        }
+        Verb::Items(items) => list_items(items).await,
+        Verb::Stop(named) => {
+            let client = Client::new(&named.common.access)?;
+            let path = format!("/bulk/{}:cancel", named.id);
+            print_operation(named.common.output, &client.write(Method::POST, &path, &[], &Value::Null).await?)
+        }
+    }
+}
+
+/// A filter without what is not named.
+fn without_nulls<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    let named = fields.into_iter().filter(|(_, value)| !value.is_null() && *value != json!([]));
+    named.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+impl OfWorkflows {
+    fn filter(&self) -> Map<String, Value> {
+        let ids = (!self.workflows.is_empty()).then_some(&self.workflows);
+        without_nulls([("workflow_ids", json!(ids)), ("state", json!(self.state)), ("q", json!(self.q))])
+    }
+}
+
+impl OfRuns {
+    fn filter(&self) -> Map<String, Value> {
+        let (from, to) = self.past.bounds(Clock::System.now());
+        let (ids, workflows) =
+            ((!self.runs.is_empty()).then_some(&self.runs), (!self.workflows.is_empty()).then_some(&self.workflows));
+        without_nulls([
+            ("run_ids", json!(ids)),
+            ("workflow_ids", json!(workflows)),
+            ("run_states", json!(self.state)),
+            ("from", json!(from.map(rfc3339))),
+            ("to", json!(to.map(rfc3339))),
+        ])
+    }
+}
+
+async fn create(
+    request: &Request,
+    verb: &str,
+    filter: Map<String, Value>,
+    more: &[(&str, Value)],
+) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&request.common.access)?;
+    let mut body = without_nulls([("verb", json!(verb)), ("team_id", json!(request.team)), ("filter", json!(filter))]);
+    body.extend(
+        more.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| ((*name).to_owned(), value.clone())),
+    );
+    let body = Value::Object(body);
+    if request.dry_run.is_dry() {
+        return print_changes(&client, Method::POST, "/bulk", &body, request.common.output).await;
+    }
+    let created: BulkView = client.write(Method::POST, "/bulk", &[], &body).await?;
+    if !request.wait {
+        return print_operation(request.common.output, &created);
+    }
+    let ended = wait_for_operation(&client, created).await?;
+    print_operation(request.common.output, &ended)?;
+    Ok(if ended.state == BulkState::Finished && ended.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn wait_for_operation(client: &Client, mut operation: BulkView) -> anyhow::Result<BulkView> {
+    let bar = progress_bar(u64::from(operation.total.unsigned_abs()));
+    while operation.state == BulkState::Running {
+        bar.set_position(u64::from(operation.processed.unsigned_abs()));
+        tokio::time::sleep(READ_EVERY).await;
+        operation = client.read(&format!("/bulk/{}", operation.id), &[]).await?;
+    }
+    bar.finish_and_clear();
+    Ok(operation)
+}
+
+async fn list_items(items: &Items) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&items.named.common.access)?;
+    let query: Vec<_> = items.outcome.iter().map(|outcome| ("outcome", outcome.clone())).collect();
+    let path = format!("/bulk/{}/items", items.named.id);
+    let rows: Vec<BulkItemView> = client.read_list(&path, &query, items.limit).await?;
+    items.named.common.output.print_rows(&rows)
+}
+
+fn print_operation(output: Output, operation: &BulkView) -> anyhow::Result<ExitCode> {
+    output.print_one(operation, &operation.id.to_string(), |view| {
+        vec![
+            ("operation", operation.id.into()),
+            ("verb", Cell::from(word(&operation.verb))),
+            ("state", state(&operation.state)),
+            ("processed", Cell::from(format!("{} of {}", operation.processed, operation.total))),
+            ("refused", operation.refused.into()),
+            ("by", Cell::from(operation.actor_name.as_deref().unwrap_or(&operation.actor))),
+            ("created", view.time(Some(operation.created_on))),
+            ("finished", view.time(operation.finished_on)),
+        ]
+    })
+}

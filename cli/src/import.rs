@@ -1,0 +1,89 @@
+//! `cronbox import`: turns other schedulers' files into a file for `apply`, with notes about what could not be taken over.
+
+mod crontab;
+mod definition;
+mod eventbridge;
+mod github_actions;
+mod kubernetes;
+
+use std::fs;
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use self::definition::{Imported, file_text};
+use crate::print::{print_error, print_text};
+
+/// Where the schedules come from.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// A crontab, of a user or of the system.
+    Crontab(Crontab),
+    /// EventBridge schedules or rules, as `aws scheduler get-schedule` or `aws events list-rules` prints them.
+    Eventbridge(Source),
+    /// Cron jobs of Kubernetes, YAML or JSON.
+    Kubernetes(Source),
+    /// A workflow file of GitHub Actions.
+    GithubActions(Source),
+}
+
+/// A file.
+#[derive(Args)]
+pub(crate) struct Source {
+    /// The file; - for standard input.
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// The team of the workflows.
+    #[arg(long, value_name = "NAME")]
+    team: Option<String>,
+    /// The owner of the file, for --prune of `apply`.
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Where the workflows send their requests; without it their actions only write to the log.
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+}
+
+/// A crontab.
+#[derive(Args)]
+pub(crate) struct Crontab {
+    #[command(flatten)]
+    source: Source,
+    /// Each line has a user after its times, as in /etc/crontab.
+    #[arg(long)]
+    system: bool,
+    /// The timezone of the machine, unless the file sets `CRON_TZ`.
+    #[arg(long, value_name = "NAME", default_value = "UTC")]
+    timezone: String,
+}
+
+/// Prints the file, and how much was taken over; exit 1 if a schedule was not.
+pub(crate) fn import_file(verb: &Verb) -> anyhow::Result<ExitCode> {
+    let (source, imported) = match verb {
+        Verb::Crontab(crontab) => {
+            let text = read_source(&crontab.source)?;
+            (&crontab.source, crontab::import_crontab(&text, crontab.system, &crontab.timezone))
+        }
+        Verb::Eventbridge(source) => (source, eventbridge::import_eventbridge(&read_source(source)?)?),
+        Verb::Kubernetes(source) => (source, kubernetes::import_kubernetes(&read_source(source)?)?),
+        Verb::GithubActions(source) => (source, github_actions::import_actions(&read_source(source)?)?),
+    };
+    print_imported(source, &imported)
+}
+
+fn read_source(source: &Source) -> anyhow::Result<String> {
+    let mut text = String::new();
+    match source.file.as_str() {
+        "-" => std::io::stdin().lock().read_to_string(&mut text).map(|_| text).context("cannot read standard input"),
+        file => fs::read_to_string(file).with_context(|| format!("cannot read {file}")),
+    }
+}
+
+fn print_imported(source: &Source, imported: &Imported) -> anyhow::Result<ExitCode> {
+    print_text(&file_text(source.team.as_deref(), source.owner.as_deref(), source.target.as_deref(), imported)?)?;
+    let refused = imported.refused();
+    print_error(&format!("{} schedules taken over, {refused} not; read the notes in the file", imported.taken()));
+    Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,171 @@
+//! Crontabs: five fields and a command, as cronie and Vixie cron read them.
+//!
+//! | in a crontab | here |
+//! |---|---|
+//! | both day fields are restricted | the time is due if one of them matches, as in our dialect |
+//! | `@reboot` | not taken over: it has no time |
+//! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone |
+//! | `%` in the command | a line break in cron, so the rest is its standard input |
+//! | 7 for Sunday, names, `~` (random) | names and 7 as they are; `~` is not taken over: `spread_secs` spreads |
+
+use serde_json::json;
+
+use super::definition::{Definition, Imported};
+
+const MACROS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+
+/// What a line of a crontab is.
+enum Line<'a> {
+    Nothing,
+    Variable(&'a str, &'a str),
+    /// The times, and the rest of the line.
+    Job(String, &'a str),
+}
+
+/// Reads a crontab.
+pub(super) fn import_crontab(text: &str, system: bool, timezone: &str) -> Imported {
+    let mut imported = Imported::default();
+    let mut timezone = timezone.to_owned();
+    for (nth, written) in text.lines().enumerate() {
+        match read_line(written) {
+            Line::Nothing => {}
+            Line::Variable("CRON_TZ" | "TZ", value) => value.clone_into(&mut timezone),
+            Line::Variable(name, value) => {
+                imported.notes.push(format!("line {}: the jobs after it had the variable {name}={value}", nth + 1));
+            }
+            Line::Job(times, rest) => {
+                imported.add(definition(&times, rest, system, &timezone, nth + 1));
+            }
+        }
+    }
+    imported
+}
+
+fn read_line(written: &str) -> Line<'_> {
+    let line = written.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Line::Nothing;
+    }
+    if let Some((name, value)) = line.split_once('=')
+        && name.trim().chars().all(|one| one.is_ascii_alphanumeric() || one == '_')
+        && !name.trim().is_empty()
+    {
+        return Line::Variable(name.trim(), value.trim().trim_matches(['"', '\'']));
+    }
+    let fields = if line.starts_with('@') { 1 } else { 5 };
+    let (times, rest) = split_fields(line, fields);
+    Line::Job(times, rest)
+}
+
+/// The first fields with one blank between them, and the rest of the line.
+fn split_fields(line: &str, count: usize) -> (String, &str) {
+    let (mut fields, mut rest) = (Vec::new(), line);
+    for _ in 0..count {
+        let (field, after) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+        if !field.is_empty() {
+            fields.push(field);
+        }
+        rest = after.trim_start();
+    }
+    (fields.join(" "), rest)
+}
+
+fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize) -> Definition {
+    let (user, command) = if system { rest.split_once([' ', '\t']).unwrap_or((rest, "")) } else { ("", rest) };
+    let command = command.trim();
+    let mut definition = Definition { name: name_of(command, nth), what: command.to_owned(), ..Definition::default() };
+    // The first - of cronie: no mail and no log line.
+    let times = times.strip_prefix('-').unwrap_or(times);
+    match times {
+        "@reboot" => definition.note("NOT TAKEN OVER, @reboot: it has no time; run it when the machine starts"),
+        _ if times.starts_with('@') && !MACROS.contains(&times) => {
+            definition.note(format!("NOT TAKEN OVER, {times}: it is no macro that names a time"));
+        }
+        _ if times.contains('~') => {
+            definition.note(format!("NOT TAKEN OVER, {times}: ~ is a random minute; choose one, and see spread_secs"));
+        }
+        _ => definition.take_cron(times),
+    }
+    definition.take_timezone(timezone);
+    if !user.is_empty() {
+        definition.note(format!("it ran as the user {user}"));
+    }
+    if let [_, _, day, _, weekday] = times.split(' ').collect::<Vec<_>>()[..]
+        && day != "*"
+        && weekday != "*"
+    {
+        definition.note("both day fields are restricted; they combine as in cron: docs/cron.md says how");
+    }
+    if let Some((command, _input)) = split_at_percent(command) {
+        definition.note(format!("% ends the command {command}; what follows was its standard input"));
+    }
+    if !command.is_empty() {
+        definition.note(format!("it ran the command: {command}"));
+        definition.set("starting_inputs", json!({ "command": command }));
+    }
+    definition
+}
+
+/// The first % that is not `\%`.
+fn split_at_percent(command: &str) -> Option<(&str, &str)> {
+    let at = command.char_indices().find(|(at, one)| *one == '%' && !command[..*at].ends_with('\\'))?.0;
+    Some((&command[..at], &command[at + 1..]))
+}
+
+/// A name from the command: its program, without folders and arguments.
+fn name_of(command: &str, nth: usize) -> String {
+    let words = command.split_whitespace().filter(|word| {
+        !word.contains('=') && !["cd", "&&", "nice", "sudo"].contains(word) && word.parse::<i64>().is_err()
+    });
+    let program = words
+        .map(|word| word.rsplit('/').next().unwrap_or(word))
+        .find(|word| !word.is_empty() && !word.starts_with('-'));
+    program.map_or_else(|| format!("line {nth}"), |program| program.trim_matches(['"', '\'']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Definition {
+        let imported = import_crontab(text, false, "UTC");
+        assert_eq!(imported.definitions.len(), 1, "{imported:?}");
+        imported.definitions[0].clone()
+    }
+
+    #[test]
+    fn lines_become_workflows() {
+        let job = one("*/5  9-17 * * 1-5\t/usr/local/bin/report.sh --all > /dev/null 2>&1");
+        assert_eq!((job.name.as_str(), job.cron.as_deref()), ("report.sh", Some("*/5 9-17 * * 1-5")));
+        assert_eq!(job.fields["starting_inputs"]["command"], "/usr/local/bin/report.sh --all > /dev/null 2>&1");
+        assert_eq!(one("@daily backup").cron.as_deref(), Some("@daily"));
+        assert_eq!(one("0 0 * * 7 x").cron.as_deref(), Some("0 0 * * 7"));
+    }
+
+    #[test]
+    fn what_is_not_taken_over_is_said() {
+        for text in ["@reboot start", "0~59 * * * * x", "61 * * * * x", "0 9 * *", "@fortnightly x"] {
+            let job = one(text);
+            assert!(job.cron.is_none() && job.notes[0].starts_with("NOT TAKEN OVER"), "{text}: {job:?}");
+        }
+        let percent = one("0 0 * * * mail -s hi me%body\\% of it");
+        assert!(percent.notes.iter().any(|note| note.contains("standard input")), "{percent:?}");
+    }
+
+    #[test]
+    fn variables_are_noted_and_zones_are_taken() {
+        let text = "# nightly\nMAILTO=ops@example.com\nCRON_TZ=Europe/Paris\n\n0 3 * * * root /opt/job\n";
+        let imported = import_crontab(text, true, "UTC");
+        let job = &imported.definitions[0];
+        assert_eq!((job.name.as_str(), job.timezone.as_deref()), ("job", Some("Europe/Paris")));
+        assert!(job.notes.iter().any(|note| note == "it ran as the user root"), "{job:?}");
+        assert_eq!(imported.notes, ["line 2: the jobs after it had the variable MAILTO=ops@example.com"]);
+    }
+
+    #[test]
+    fn the_same_program_twice_has_two_names() {
+        let imported = import_crontab("0 1 * * * a\n0 2 * * * a\n", false, "UTC");
+        let names: Vec<_> = imported.definitions.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["a", "a 2"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! `cronbox missed`: which due times did not run.
+
+use std::process::ExitCode;
+
+use api_types::occurrences::NamedOccurrenceView;
+use chrono::TimeDelta;
+use clap::Args;
+use schedule::Clock;
+
+use crate::client::Client;
+use crate::common::Common;
+use crate::times::{Past, rfc3339};
+
+/// Which times are listed.
+#[derive(Args)]
+pub(crate) struct Missed {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    past: Past,
+    /// Also times that were skipped: by a pause, a freeze, or because the previous run had not ended.
+    #[arg(long)]
+    skipped: bool,
+    /// Only times of this team, by id.
+    #[arg(long, value_name = "ID")]
+    team: Option<i64>,
+    /// Show at most this many.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    limit: usize,
+}
+
+/// Lists what did not run in the last 24 hours, or in another span; exit 1 if a time was missed or abandoned.
+pub(crate) async fn list_missed(missed: &Missed) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&missed.common.access)?;
+    let now = Clock::System.now();
+    let (from, to) = missed.past.bounds(now);
+    let mut query = vec![("from", rfc3339(from.unwrap_or(now - TimeDelta::hours(24))))];
+    query.extend(to.map(|to| ("to", rfc3339(to))));
+    query.extend(missed.team.map(|team| ("team_id", team.to_string())));
+    let skipped: &[&str] = if missed.skipped { &["skipped_paused", "skipped_overlap"] } else { &[] };
+    query.extend(["missed", "abandoned"].iter().chain(skipped).map(|decision| ("decision", (*decision).to_owned())));
+    let rows: Vec<NamedOccurrenceView> = client.read_list("/occurrences", &query, missed.limit).await?;
+    missed.common.output.print_rows(&rows)?;
+    use api_types::occurrences::Decision;
+    let is_bad = |row: &NamedOccurrenceView| matches!(row.occurrence.decision, Decision::Missed | Decision::Abandoned);
+    Ok(if rows.iter().any(is_bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,120 @@
+//! `cronbox workflow edit`: changes fields by options, or in the user's editor.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, bail};
+use api_types::workflows::WorkflowView;
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Map, Value};
+
+use super::body::Fields;
+use super::show::print_workflow;
+use crate::client::Client;
+use crate::common::{Common, DryRun, print_changes};
+use crate::config::text_variable;
+use crate::named::find_workflow;
+use crate::output::to_yaml;
+use crate::print::print_text;
+
+/// The fields that an editor shows, in this order.
+const EDITABLE: [&str; 20] = [
+    "name",
+    "description",
+    "labels",
+    "cron_schedule",
+    "timezone",
+    "starts_at",
+    "ends_at",
+    "action",
+    "starting_inputs",
+    "overlap_policy",
+    "max_concurrent",
+    "catch_up_policy",
+    "catch_up_window_secs",
+    "spread_secs",
+    "timeout_secs",
+    "max_attempts",
+    "on_lost",
+    "pause_after_failures",
+    "is_api",
+    "managed_by",
+];
+
+/// A change of a workflow.
+#[derive(Args)]
+pub(crate) struct Edit {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    dry_run: DryRun,
+    /// Its id or its name.
+    #[arg(value_name = "WORKFLOW")]
+    workflow: String,
+    /// Its new name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    fields: Fields,
+}
+
+/// Changes a workflow, unless another edit changed it since it was read.
+pub(super) async fn edit_workflow(edit: &Edit) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&edit.common.access)?;
+    let before = find_workflow(&client, &edit.workflow).await?;
+    let mut patch = edit.fields.to_body()?;
+    patch.extend(edit.name.clone().map(|name| ("name".to_owned(), Value::String(name))));
+    if patch.is_empty() {
+        patch = edit_in_editor(&before)?;
+    }
+    if patch.is_empty() {
+        return print_text("nothing was changed\n");
+    }
+    let (path, patch) = (format!("/workflows/{}", before.id), Value::Object(patch));
+    if edit.dry_run.is_dry() {
+        return print_changes(&client, Method::PATCH, &path, &patch, edit.common.output).await;
+    }
+    let changed: WorkflowView = client.write_version(Method::PATCH, &path, &[], &patch, before.version).await?;
+    print_workflow(edit.common.output, &changed)
+}
+
+/// Opens the fields in the editor; returns those that were changed.
+fn edit_in_editor(before: &WorkflowView) -> anyhow::Result<Map<String, Value>> {
+    let Value::Object(all) = serde_json::to_value(before)? else { bail!("the workflow is no object") };
+    let shown: Map<String, Value> =
+        EDITABLE.iter().filter_map(|field| Some(((*field).to_owned(), all.get(*field)?.clone()))).collect();
+    let folder = std::env::temp_dir().join(format!("cronbox-{}", uuid::Uuid::new_v4()));
+    fs::create_dir(&folder).context("cannot create a folder for the file")?;
+    let file = folder.join("workflow.yaml");
+    let edited = write_private(&file, &to_yaml(&shown)?).and_then(|()| run_editor(&file)).and_then(|()| {
+        let text = fs::read_to_string(&file).context("cannot read the file again")?;
+        serde_saphyr::from_str::<Map<String, Value>>(&text).context("the file is no YAML any more")
+    });
+    fs::remove_dir_all(&folder).ok();
+    let edited = edited?;
+    let removed = shown.keys().filter(|field| !edited.contains_key(*field)).map(|field| (field.clone(), Value::Null));
+    let changed = edited.iter().filter(|(field, value)| shown.get(*field) != Some(*value));
+    Ok(changed.map(|(field, value)| (field.clone(), value.clone())).chain(removed).collect())
+}
+
+fn write_private(file: &std::path::Path, text: &str) -> anyhow::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut opened = options.write(true).create_new(true).mode(0o600).open(file).context("cannot write the file")?;
+    opened.write_all(text.as_bytes()).context("cannot write the file")
+}
+
+fn run_editor(file: &std::path::Path) -> anyhow::Result<()> {
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| text_variable(name).filter(|text| !text.is_empty()));
+    let Some(editor) = editor else {
+        bail!("set EDITOR, or name the fields: `cronbox workflow edit --help` lists their options")
+    };
+    // As git does: an editor may have arguments.
+    let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file).status();
+    match status.context("cannot start the editor")?.success() {
+        true => Ok(()),
+        false => bail!("the editor failed, so nothing is changed"),
+    }
+}

@@ -1,0 +1,201 @@
+//! Tasks of an operator who is paged at night.
+
+use chrono::{SecondsFormat, TimeDelta};
+use schedule::Clock;
+use serde_json::{Value, json};
+use tests::Story;
+
+use crate::Person;
+
+/// Two workflows run each minute; then no fire arrives, and the watchdog decides what became due.
+#[tokio::test]
+async fn missed_times_of_the_night_are_listed() {
+    let s = Story::at("2026-03-02T08:59:30Z").await;
+    for name in ["a", "b"] {
+        let fields = json!({"name": name, "cron_schedule": "* * * * *", "timezone": "UTC", "catch_up_policy": "none"});
+        s.create_with(fields).await;
+    }
+    s.publish().await;
+    s.clock_to("2026-03-02T09:01:30Z").await;
+    s.now_is("2026-03-02T09:09:30Z").await;
+    s.job("watchdog").await;
+    let admin = Person::admin(&s);
+    let span = ["--from", "2026-03-02T00:00:00Z", "--to", "2026-03-02T10:00:00Z"];
+    let said = admin.run(&[&["missed"], &span[..]].concat()).await;
+    assert_eq!(said.code, 1, "a missed time is told by the exit code: {said:?}");
+    assert_eq!(said.out.matches(" missed ").count(), 6, "{}", said.out);
+    let fine = admin.run(&["missed", "--from", "2026-03-02T00:00:00Z", "--to", "2026-03-02T09:00:00Z"]).await;
+    assert_eq!((fine.code, fine.out.as_str()), (0, "nothing\n"));
+    s.end_early().await;
+}
+
+/// A workflow whose receiver refuses, and then recovers.
+async fn story_with_failed_runs(count: usize) -> (Story, Person, String) {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let target = format!("http://{gone}/");
+    person
+        .ok(&[
+            "workflow",
+            "create",
+            "job",
+            "--target",
+            &target,
+            "--overlap",
+            "concurrent",
+            "--set",
+            "max_concurrent=50",
+        ])
+        .await;
+    for _ in 0..count {
+        person.ok(&["workflow", "fire", "job"]).await;
+    }
+    s.runs_end().await;
+    (s, person, gone.to_string())
+}
+
+#[tokio::test]
+async fn all_runs_that_failed_run_again() {
+    let (s, person, _) = story_with_failed_runs(40).await;
+    let since = (Clock::System.now() - TimeDelta::hours(1)).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let failed = person.json(&["run", "ls", "--state", "failed", "--from", &since, "--limit", "100"]).await;
+    assert_eq!(failed.as_array().unwrap().len(), 40);
+    // The receiver is back: the action is another one.
+    person.ok(&["workflow", "edit", "job", "--log", "fine"]).await;
+    let words = ["bulk", "retry", "--state", "failed", "--from", since.as_str()];
+    let dry = person.ok(&[&words[..], &["--dry-run"]].concat()).await;
+    assert!(dry.contains("total: 40"), "{dry}");
+    let operation = person.json(&words).await;
+    let id = operation["id"].as_str().unwrap();
+    s.job("bulk").await;
+    let ended = person.json(&["bulk", "get", id]).await;
+    assert_eq!((&ended["state"], &ended["processed"], &ended["refused"]), (&json!("finished"), &json!(40), &json!(0)));
+    s.runs_end().await;
+    let items = person.json(&["bulk", "items", id]).await;
+    assert!(items.as_array().unwrap().iter().all(|item| item["new_run_id"].is_string()), "{items}");
+    let again = person.json(&["run", "ls", "--state", "succeeded", "--trigger", "retry", "--limit", "100"]).await;
+    assert_eq!(again.as_array().unwrap().len(), 40);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn runs_that_failed_since_two_are_listed() {
+    let (s, person, _) = story_with_failed_runs(2).await;
+    let listed = person.ok(&["run", "ls", "--state", "failed", "--state", "timed_out", "--last", "6h"]).await;
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    let first = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let shown = person.ok(&["run", "get", &first]).await;
+    assert!(shown.contains("error"), "{shown}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn everything_stops_and_goes_on() {
+    let s = Story::today().await;
+    let admin = Person::admin(&s);
+    let freeze = admin.json(&["freeze", "start", "database is down", "--all-teams"]).await;
+    assert_eq!((&freeze["state"], &freeze["team_id"]), (&json!("in_force"), &Value::Null));
+    let open = admin.ok(&["freeze", "ls", "--open"]).await;
+    assert!(open.contains("database is down") && open.contains("in_force"), "{open}");
+    let lifted = admin.json(&["freeze", "lift", freeze["id"].as_str().unwrap()]).await;
+    assert_eq!(lifted["state"], "ended");
+    assert_eq!(admin.ok(&["freeze", "ls", "--open"]).await, "nothing\n");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn who_changed_a_cron_is_told() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "payroll", "--log", "m", "--cron", "0 9 * * *"]).await;
+    person.ok(&["workflow", "edit", "payroll", "--cron", "0 10 * * *"]).await;
+    let history = person.ok(&["workflow", "history", "payroll", "-o", "wide"]).await;
+    let newest = history.lines().nth(1).unwrap();
+    assert!(newest.contains("0 10 * * *") && newest.contains("update") && newest.contains("key:cbt_"), "{history}");
+    let id = person.json(&["workflow", "get", "payroll"]).await["id"].to_string();
+    let log = Person::admin(&s).run(&["audit", "ls", "--subject", &format!("workflow:{id}")]).await;
+    assert!(log.out.contains("update"), "{log:?}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_an_executor_is_listed() {
+    let s = Story::with_app(|config| config.executor_slots = 0).await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "job", "--log", "m", "--overlap", "concurrent"]).await;
+    for _ in 0..2 {
+        person.ok(&["workflow", "fire", "job"]).await;
+    }
+    let waiting = person.ok(&["run", "ls", "--state", "accepted", "--state", "queued"]).await;
+    assert_eq!(waiting.matches(" accepted ").count(), 2, "{waiting}");
+    let overview = person.ok(&["top"]).await;
+    assert!(overview.contains("2 live runs") && overview.contains("running\n"), "{overview}");
+    let id = waiting.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let cancelled = person.json(&["run", "cancel", &id, "--wait"]).await;
+    assert_eq!(cancelled["state"], "cancelled");
+    s.end_early().await;
+}
+
+/// The id of a request leads from the error of a command to the line of the log.
+#[tokio::test]
+async fn the_log_line_of_a_request_is_found() {
+    let person = Person::without_key();
+    let log = concat!(
+        "2026-03-02T09:00:00Z  INFO edit: paused workflow_id=12 request_id=4bf92f3577b34da6a3ce929d0e0e4736\n",
+        "{\"level\":\"ERROR\",\"fields\":{\"message\":\"boom\"},\"request_id\":\"0af7651916cd43dd8448eb211c80319c\",\"workflow_id\":12}\n",
+        "2026-03-02T09:00:01Z  INFO edit: paused workflow_id=123 request_id=ffffffffffffffffffffffffffffffff\n",
+    );
+    let file = person.write("app.log", log);
+    let found = person.ok(&["logs", "--request", "0af7651916cd43dd8448eb211c80319c", &file]).await;
+    assert!(found.lines().count() == 1 && found.contains("boom"), "{found}");
+    assert_eq!(person.ok(&["logs", "--workflow", "12", &file]).await.lines().count(), 2);
+    assert_eq!(person.run(&["logs", "--request", "none", &file]).await.code, 1);
+}
+
+#[tokio::test]
+async fn last_night_is_proven() {
+    let s = Story::today().await;
+    let admin = Person::admin(&s);
+    s.create("* * * * *", "UTC").await;
+    s.execute("UPDATE schedule_versions SET valid_from = valid_from - interval '2 days'").await;
+    let missing = admin.run(&["verify", "--last", "1h"]).await;
+    assert!(missing.code == 1 || missing.code == 2, "{missing:?}");
+    let wrong = admin.run(&["verify", "--from", "-2h"]).await;
+    assert_eq!(wrong.code, 2, "a span has two ends: {wrong:?}");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_key_is_rotated() {
+    let s = Story::today().await;
+    s.execute("UPDATE api_keys SET created_on = created_on - interval '1 day'").await;
+    let person = Person::editor(&s);
+    let new = person.json(&["key", "rotate", "--overlap", "1h"]).await;
+    let next = Person::with_key(&s, new["key"].as_str().unwrap());
+    assert_eq!(next.json(&["me"]).await["teams"], person.json(&["me"]).await["teams"], "both are accepted for an hour");
+    s.end().await;
+}
+
+/// The app is away while a schedule fires; afterwards the operator delivers what was left, by the queues of the local stack.
+#[tokio::test]
+async fn dead_letters_of_the_local_stack_are_redriven() {
+    let s = Story::at("2026-03-02T08:59:30Z").await;
+    let workflow = s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+    // A port of which the listener is gone.
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    s.deliver_to(&format!("http://{gone}")).unwrap();
+    s.clock_to("2026-03-02T09:20:00Z").await;
+    s.deliver_to(s.url()).unwrap();
+    let queue = format!("{}/123456789012/cronbox-runner-dlq", s.scheduler_url());
+    let admin = Person::admin(&s).set("CRONBOX_SCHEDULER_KEY", &s.keys.scheduler);
+    let listed = admin.ok(&["dlq", "ls", "--queue", &queue]).await;
+    assert!(listed.contains(&workflow.to_string()) && listed.contains("2026-03-02T09:00"), "{listed}");
+    let redriven = admin.ok(&["dlq", "redrive", "--queue", &queue]).await;
+    assert!(redriven.contains('1'), "{redriven}");
+    let again = admin.ok(&["dlq", "ls", "--queue", &queue]).await;
+    assert!(!again.contains("2026-03-02T09:00"), "{again}");
+    assert_eq!(s.occurrences(workflow).await.matches("fired").count(), 1);
+    s.end_early().await;
+}

@@ -1,0 +1,150 @@
+//! Tasks of a product team that edits a cron twice a year.
+
+use serde_json::{Value, json};
+use tests::Story;
+
+use crate::Person;
+
+#[tokio::test]
+async fn a_workflow_is_previewed_and_created() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let words =
+        ["workflow", "create", "report", "--log", "m", "--cron", "0 9 * * MON-FRI", "--timezone", "Europe/Paris"];
+    let preview = person.ok(&[&words[..], &["--dry-run"]].concat()).await;
+    assert!(preview.contains("create workflow:") && preview.contains("+ cron_schedule: \"0 9 * * "), "{preview}");
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
+    let explained =
+        person.ok(&["schedule", "explain", "0", "9", "*", "*", "MON-FRI", "--timezone", "Europe/Paris"]).await;
+    assert!(explained.contains("meaning") && explained.contains("+0"), "{explained}");
+    person.ok(&words).await;
+    let next = person.ok(&["schedule", "next", "report", "-n", "3"]).await;
+    assert!(next.lines().count() == 4 && next.contains("T09:00:00+0"), "{next}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn next_times_are_sorted_and_names_found() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let person = Person::editor(&s);
+    for (name, cron) in [("late", "0 23 * * *"), ("early", "0 9 * * *"), ("noon report", "0 12 * * *")] {
+        person.ok(&["workflow", "create", name, "--log", "m", "--cron", cron]).await;
+    }
+    let listed = person.json(&["schedule", "ls"]).await;
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["early", "noon report", "late"]);
+    let found = person.json(&["workflow", "ls", "-q", "REPORT"]).await;
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["name"]), (1, &json!("noon report")));
+    let lost = person.run(&["workflow", "get", "report"]).await;
+    assert!(lost.code == 1 && lost.err.contains("`cronbox workflow ls` lists them"), "{lost:?}");
+    s.publish().await;
+    s.end().await;
+}
+
+/// The editor of the second person saves while the first one's change is new.
+#[tokio::test]
+async fn of_two_editors_the_second_is_told() {
+    let s = Story::today().await;
+    let first = Person::editor(&s);
+    first.ok(&["workflow", "create", "payroll", "--log", "m", "--cron", "0 9 * * *"]).await;
+    let id = first.json(&["workflow", "get", "payroll"]).await["id"].clone();
+    // While this editor is open, the other person saves.
+    let script = first.write(
+        "editor.sh",
+        "sed -i 's/0 9 /0 10 /' \"$1\"\ncurl -s -X PATCH -H \"x-api-key: $CRONBOX_KEY\" -H 'content-type: application/json' -d '{\"cron_schedule\": \"0 11 * * *\"}' \"$CRONBOX_URL/api/v1/workflows/$ID\" > /dev/null\n",
+    );
+    let second = Person::editor(&s).set("EDITOR", &format!("sh {script}")).set("ID", &id.to_string());
+    let said = second.run(&["workflow", "edit", "payroll"]).await;
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("version_mismatch") && said.err.contains("another edit changed it"), "{said:?}");
+    assert_eq!(first.json(&["workflow", "get", "payroll"]).await["cron_schedule"], "0 11 * * *");
+
+    let alone = Person::editor(&s).set("EDITOR", "sed -i 's/0 11 /0 12 /'");
+    alone.ok(&["workflow", "edit", "payroll"]).await;
+    assert_eq!(first.json(&["workflow", "get", "payroll"]).await["cron_schedule"], "0 12 * * *");
+    let unchanged = Person::editor(&s).set("EDITOR", "true");
+    assert_eq!(unchanged.ok(&["workflow", "edit", "payroll"]).await, "nothing was changed\n");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn the_last_result_is_in_each_row() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "good", "--log", "m"]).await;
+    person.ok(&["workflow", "create", "new", "--log", "m"]).await;
+    for _ in 0..3 {
+        person.ok(&["workflow", "fire", "good", "--wait"]).await;
+    }
+    let listed = person.ok(&["workflow", "ls"]).await;
+    let good = listed.lines().find(|line| line.contains(" good ")).unwrap();
+    assert!(good.contains("succeeded") && good.contains("+++"), "{listed}");
+    assert!(!listed.lines().find(|line| line.contains(" new ")).unwrap().contains("succeeded"), "{listed}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_workflow_is_paused_until_monday() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "report", "--log", "m", "--cron", "0 9 * * *"]).await;
+    let paused = person.json(&["workflow", "pause", "report", "--until", "monday", "--reason", "moving house"]).await;
+    assert_eq!((&paused["state"], &paused["pause_reason"]), (&json!("paused"), &json!("moving house")));
+    let until: chrono::DateTime<chrono::Utc> = serde_json::from_value(paused["pause_until"].clone()).unwrap();
+    assert_eq!(until.format("%A %H:%M").to_string(), "Monday 00:00");
+    let resumed = person.json(&["workflow", "resume", "report"]).await;
+    assert_eq!((&resumed["state"], &resumed["pause_until"]), (&json!("active"), &Value::Null));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn all_wrong_fields_are_told_at_once() {
+    let s = Story::today().await;
+    let words = ["workflow", "create", " ", "--log", "m", "--cron", "61 * * * *", "--timezone", "Europe/Pari"];
+    let said = Person::editor(&s).run(&words).await;
+    assert_eq!(said.code, 2, "{said:?}");
+    for part in ["name", "61 is above 59", "Europe/Pari"] {
+        assert!(said.err.contains(part), "{part}: {}", said.err);
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn timezones_are_listed() {
+    let s = Story::today().await;
+    let said = Person::editor(&s).ok(&["timezones", "paris"]).await;
+    assert_eq!(said, "Europe/Paris\n");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_holiday_is_silent() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "report", "--log", "m", "--cron", "0 9 * * *"]).await;
+    let words = ["freeze", "start", "holiday", "--from", "2030-12-24T00:00:00Z", "--until", "2030-12-27T00:00:00Z"];
+    let plan = person.ok(&[&words[..], &["--dry-run"]].concat()).await;
+    assert!(plan.contains("freeze"), "{plan}");
+    let freeze = person.json(&words).await;
+    assert_eq!((&freeze["state"], &freeze["reason"]), (&json!("planned"), &json!("holiday")));
+    assert_eq!(person.json(&["workflow", "get", "report"]).await["state"], "active", "it keeps its own state");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn past_times_run_after_a_preview() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "report", "--log", "m", "--cron", "0 * * * *"]).await;
+    let words = ["schedule", "backfill", "report", "--from", "-4h", "--timing", "now"];
+    let plan = person.ok(&[&words[..], &["--dry-run"]].concat()).await;
+    assert!(plan.starts_with("4 times would run\n"), "{plan}");
+    let backfill = person.json(&words).await;
+    assert_eq!(backfill["total"], 4);
+    s.job("backfills").await;
+    s.runs_end().await;
+    s.job("backfills").await;
+    let listed = person.ok(&["backfill", "ls"]).await;
+    assert!(listed.contains(backfill["id"].as_str().unwrap()), "{listed}");
+    s.end_early().await;
+}

@@ -1,0 +1,115 @@
+//! `apply`, `diff`, `export` and `delete`.
+
+use serde_json::json;
+use tests::Story;
+
+use crate::Person;
+
+const FILE: &str = "version: cronbox/v1
+owner: payroll
+workflows:
+  - name: a
+    cron_schedule: 0 9 * * *
+    action: {type: log, message: \"a ${env:GREETING}\"}
+  - name: b
+    labels: {tier: gold}
+    max_attempts: 3
+    action: {type: log, message: b}
+";
+
+fn person(s: &Story) -> Person {
+    Person::editor(s).set("GREETING", "hello")
+}
+
+#[tokio::test]
+async fn a_plan_is_printed_and_carried_out() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    let plan = person.run(&["diff", "-f", &file]).await;
+    assert_eq!(plan.code, 1);
+    let shown = plan.out.replace(&file, "FILE");
+    assert!(shown.contains("+ create a (FILE:4)\n") && shown.contains("+ max_attempts: 3\n"), "{shown}");
+    person.ok(&["apply", "-f", &file]).await;
+    assert_eq!(person.json(&["workflow", "get", "a"]).await["action"]["message"], "a hello");
+
+    // A field that the file leaves out gets its default again.
+    person.ok(&["workflow", "edit", "a", "--set", "spread_secs=60", "--description", "changed elsewhere"]).await;
+    let file = person.write("a.yaml", &FILE.replace("0 9", "0 10"));
+    let plan = person.run(&["diff", "-f", &file]).await;
+    assert!(plan.out.contains("~ change a") && plan.out.contains("~ spread_secs: 60 -> 0"), "{}", plan.out);
+    assert!(plan.out.contains("~ cron_schedule: \"0 9 * * *\" -> \"0 10 * * *\""), "{}", plan.out);
+    assert!(plan.out.contains("Plan: 0 to create, 1 to change, 0 to archive, 1 unchanged."), "{}", plan.out);
+    person.ok(&["apply", "-f", &file]).await;
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn prune_touches_only_the_owners() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    person.ok(&["workflow", "create", "manual", "--log", "m"]).await;
+    person.ok(&["workflow", "create", "of another", "--log", "m", "--label", "owner=shop"]).await;
+    let shorter = person.write("b.yaml", &FILE[..FILE.find("  - name: b").unwrap()]);
+    let plan = person.run(&["apply", "-f", &shorter, "--prune", "--dry-run"]).await;
+    assert!(plan.out.contains("- archive b (in no file)") && plan.out.contains("1 to archive"), "{plan:?}");
+    assert_eq!(person.json(&["workflow", "get", "b"]).await["state"], "active");
+    person.ok(&["apply", "-f", &shorter, "--prune"]).await;
+    let left = person.json(&["workflow", "ls", "--sort", "name"]).await;
+    let names: Vec<_> = left.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["a", "manual", "of another"]);
+    let unowned = person.write("c.yaml", &FILE.replace("owner: payroll\n", ""));
+    let said = person.run(&["apply", "-f", &unowned, "--prune"]).await;
+    assert!(said.code == 1 && said.err.contains("--prune needs `owner:`"), "{said:?}");
+    s.end().await;
+}
+
+/// One refused workflow is told with its line; the others are applied.
+#[tokio::test]
+async fn a_part_that_fails_is_told() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", &FILE.replace("0 9", "61 9"));
+    let said = person.run(&["apply", "-f", &file]).await;
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("! refused a (") && said.out.contains("61 is above 59"), "{}", said.out);
+    assert!(said.out.contains("Applied: 1 done, 1 failed."), "{}", said.out);
+    assert_eq!(person.json(&["workflow", "get", "b"]).await["max_attempts"], 3);
+    s.end().await;
+}
+
+/// All complaints about all files come at once, and nothing is sent.
+#[tokio::test]
+async fn wrong_files_change_nothing() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.write("dir/a.yaml", "workflows:\n  - cron_schedule: */5 * * * *\n");
+    person.write("dir/b.yml", FILE);
+    let said = person.run(&["apply", "-f", person.home.join("dir").to_str().unwrap()]).await;
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("a.yaml:2: ") && said.err.contains("quote a value"), "{}", said.err);
+    assert!(said.err.contains("b.yml:6: action: the environment has no variable GREETING"), "{}", said.err);
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn what_is_exported_can_be_applied() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let exported = person.ok(&["export", "--owner", "payroll"]).await;
+    assert!(exported.starts_with("version: cronbox/v1\nowner: payroll\nworkflows:\n"), "{exported}");
+    assert!(exported.contains("max_attempts: 3") && !exported.contains("overlap_policy"), "{exported}");
+    let copy = person.write("copy.yaml", &exported);
+    let same = person.ok(&["diff", "-f", &copy]).await;
+    assert!(same.contains("0 to create, 0 to change, 0 to archive, 2 unchanged"), "{same}");
+    let deleted = person.ok(&["delete", "-f", &copy]).await;
+    assert!(deleted.contains("2 to archive") && deleted.contains("Applied: 2 done, 0 failed."), "{deleted}");
+    assert_eq!(person.json(&["workflow", "ls"]).await, json!([]));
+    s.end().await;
+}

@@ -1,0 +1,89 @@
+//! What a shell needs: completions, manual pages, exit codes, and an output that programs read.
+
+use serde_json::Value;
+use tests::Story;
+
+use crate::Person;
+
+#[tokio::test]
+async fn completions_and_manual_pages_are_made() {
+    let person = Person::without_key();
+    for (shell, part) in [("bash", "_cronbox()"), ("zsh", "#compdef cronbox"), ("fish", "complete -c cronbox")] {
+        let text = person.ok(&["completions", shell]).await;
+        assert!(text.contains(part) && text.contains("workflow"), "{shell}: {}", &text[..200]);
+    }
+    let bash = person.write("completions.bash", &person.ok(&["completions", "bash"]).await);
+    let checked = tokio::process::Command::new("bash").args(["-n", &bash]).status().await.unwrap();
+    assert!(checked.success());
+    person.ok(&["man", "pages"]).await;
+    let page = std::fs::read_to_string(person.home.join("pages/cronbox-workflow-fire.1")).unwrap();
+    assert!(page.contains("Run it now") && page.contains("\\-\\-wait"), "{page}");
+}
+
+/// 0 = as it must be, 1 = failed, 2 = asked wrongly; an error says what to do.
+#[tokio::test]
+async fn exit_codes_say_what_is_wrong() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    for (words, code, part) in [
+        (&["workflow", "get", "987654321"][..], 2, "not_found"),
+        (&["workflow", "get", "nothing"], 1, "`cronbox workflow ls` lists them"),
+        (&["workflow", "frobnicate"], 2, "unrecognized subcommand"),
+        (&["run", "ls", "--last", "soon"], 2, "write 90s, 30m, 24h or 7d"),
+        (&["workflow", "create", "a"], 1, "needs an action"),
+        (&["key", "ls"], 1, "`cronbox me` shows what the key permits"),
+    ] {
+        let said = person.run(words).await;
+        assert_eq!(said.code, code, "{words:?}: {said:?}");
+        assert!(said.err.contains(part), "{words:?}: {said:?}");
+    }
+    let unreachable = Person::without_key().set("CRONBOX_URL", "http://127.0.0.1:9").set("CRONBOX_KEY", "k");
+    let said = unreachable.run(&["me"]).await;
+    assert!(said.code == 1 && said.err.contains("check CRONBOX_URL"), "{said:?}");
+    s.end().await;
+}
+
+/// The same list in each form; nothing controls the terminal.
+#[tokio::test]
+async fn every_form_has_the_same_objects() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    for name in ["a", "b"] {
+        person
+            .ok(&[
+                "workflow",
+                "create",
+                name,
+                "--log",
+                "m",
+                "--description",
+                "x\u{1b}[31m".trim_end_matches("\u{1b}[31m"),
+            ])
+            .await;
+    }
+    let json: Value = person.json(&["workflow", "ls"]).await;
+    let yaml = person.ok(&["workflow", "ls", "-o", "yaml"]).await;
+    assert_eq!(yaml.matches("\n  name: ").count() + yaml.matches("- name: ").count(), 2, "{yaml}");
+    let ids = person.ok(&["workflow", "ls", "-o", "name"]).await;
+    let expected: Vec<String> = json.as_array().unwrap().iter().map(|one| one["id"].to_string()).collect();
+    assert_eq!(ids.lines().collect::<Vec<_>>(), expected);
+    let table = person.ok(&["workflow", "ls"]).await;
+    assert!(table.starts_with("ID ") && !table.contains('\u{1b}'), "{table}");
+    assert!(person.ok(&["workflow", "ls", "-o", "wide"]).await.lines().next().unwrap().ends_with("UPDATED"));
+    s.end().await;
+}
+
+/// docs/cli.md lists the commands as the program has them. `CRONBOX_UPDATE_CLI=1` writes them.
+#[tokio::test]
+async fn the_page_lists_every_command() {
+    const MARK: &str = "<!-- cronbox reference -->\n";
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (prose, listed) = text.split_once(MARK).unwrap();
+    let expected = Person::without_key().ok(&["reference"]).await;
+    if crate::variable("CRONBOX_UPDATE_CLI").is_some() {
+        std::fs::write(&page, format!("{prose}{MARK}{expected}")).unwrap();
+        return;
+    }
+    assert!(listed == expected, "run CRONBOX_UPDATE_CLI=1 cargo test --workspace --test cli -- the_page_lists");
+}
