@@ -121,8 +121,10 @@ planted: setup ## plants one error after another in a copy of the sources; the a
 fuzz: ## lets libFuzzer look for texts that break a parser, 60 s each; needs a nightly compiler. SECONDS=600
 	sh scripts/fuzz.sh "$(TARGET)" "$(or $(SECONDS),60)"
 
-oidc: setup ## signs people in at Canaille, a real provider of OpenID Connect, and at a mock that misbehaves, and calls the API
+oidc: setup ## signs people in at Canaille and at npm's oidc-provider, real providers of OpenID Connect, and at a mock that misbehaves
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
+	sh scripts/oidc.sh "$(TARGET)"
+	cargo build -p cli
 	cargo test --workspace --test oidc -- --nocapture
 
 clients: setup ## validates the description of the API, makes the packages of clients/ in TARGET/clients, and takes the README's tour with each

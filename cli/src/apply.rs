@@ -70,7 +70,7 @@ pub(crate) struct Delete {
 
 /// Creates or changes what the files define; exit 1 if a part failed.
 pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&apply.common.access)?;
+    let client = Client::connect(&apply.common.access).await?;
     let Some(files) = read_files(&apply.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = make_plan(&client, files, apply.prune).await?;
     print_plan(&plan, &apply.common)?;
@@ -82,7 +82,7 @@ pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
 
 /// Shows what the files would change; exit 1 if that is anything.
 pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&diff.common.access)?;
+    let client = Client::connect(&diff.common.access).await?;
     let Some(files) = read_files(&diff.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = make_plan(&client, files, diff.prune).await?;
     print_plan(&plan, &diff.common)?;
@@ -92,7 +92,7 @@ pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
 
 /// Archives what the files define; exit 1 if a part failed.
 pub(crate) async fn delete_defined(delete: &Delete) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&delete.common.access)?;
+    let client = Client::connect(&delete.common.access).await?;
     let Some(files) = read_files(&delete.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = archive_plan(&client, files).await?;
     print_plan(&plan, &delete.common)?;

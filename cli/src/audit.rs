@@ -125,7 +125,7 @@ impl Chosen {
 }
 
 async fn list_entries(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&list.access)?;
+    let client = Client::connect(&list.access).await?;
     let (mut rows, mut cursor) = (Vec::new(), None::<String>);
     while (rows.len() as u64) < list.limit {
         let mut query = list.chosen.query();
@@ -174,7 +174,7 @@ fn table(rows: &[Value]) -> String {
 /// Prints entries. At the end the cursor goes to standard error, so that the output has only entries: also after a
 /// failure and after Ctrl-C, because a follower ends in no other way.
 async fn export_entries(export: &Export) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&export.access)?;
+    let client = Client::connect(&export.access).await?;
     let mut cursor = export.cursor.clone();
     let exported = tokio::select! {
         exported = print_pages(&client, export, &mut cursor) => exported.map(|()| ExitCode::SUCCESS),
@@ -208,7 +208,7 @@ async fn print_pages(client: &Client, export: &Export, cursor: &mut Option<Strin
 }
 
 async fn verify_log(verify: &Verify) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&verify.access)?;
+    let client = Client::connect(&verify.access).await?;
     let stored = verify.ends.as_deref().map_or(Ok(Vec::new()), ends::read_ends)?;
     let mut result = Verified::default();
     let mut query = Vec::new();

@@ -63,7 +63,7 @@ pub(crate) struct Named {
 pub(crate) async fn run_backfill(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Ls(list) => {
-            let client = Client::new(&list.common.access)?;
+            let client = Client::connect(&list.common.access).await?;
             let query: Vec<_> = list.state.iter().map(|state| ("state", state.clone())).collect();
             repeat(list.watch, async || {
                 let rows: Vec<BackfillView> = client.read_list("/backfills", &query, list.limit).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn run_backfill(verb: &Verb) -> anyhow::Result<ExitCode> {
             .await
         }
         Verb::Get(named) => {
-            let client = Client::new(&named.common.access)?;
+            let client = Client::connect(&named.common.access).await?;
             print_backfill(named.common.output, &client.read(&format!("/backfills/{}", named.id), &[]).await?)
         }
         Verb::Pause(named) => change_backfill(named, "pause").await,
@@ -82,7 +82,7 @@ pub(crate) async fn run_backfill(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn change_backfill(named: &Named, verb: &str) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&named.common.access)?;
+    let client = Client::connect(&named.common.access).await?;
     let path = format!("/backfills/{}:{verb}", named.id);
     let changed: BackfillView = client.write(Method::POST, &path, &[], &Value::Null).await?;
     print_backfill(named.common.output, &changed)

@@ -159,7 +159,7 @@ pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Retry(of) => create(&of.request, "retry", of.filter(), &[]).await,
         Verb::Cancel(of) => create(&of.request, "cancel", of.filter(), &[]).await,
         Verb::Ls(list) => {
-            let client = Client::new(&list.common.access)?;
+            let client = Client::connect(&list.common.access).await?;
             repeat(list.watch, async || {
                 let rows: Vec<BulkView> = client.read_list("/bulk", &[], list.limit).await?;
                 list.common.output.print_rows(&rows)
@@ -167,12 +167,12 @@ pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
             .await
         }
         Verb::Get(named) => {
-            let client = Client::new(&named.common.access)?;
+            let client = Client::connect(&named.common.access).await?;
             print_operation(named.common.output, &client.read(&format!("/bulk/{}", named.id), &[]).await?)
         }
         Verb::Items(items) => list_items(items).await,
         Verb::Stop(named) => {
-            let client = Client::new(&named.common.access)?;
+            let client = Client::connect(&named.common.access).await?;
             let path = format!("/bulk/{}:cancel", named.id);
             print_operation(named.common.output, &client.write(Method::POST, &path, &[], &Value::Null).await?)
         }
@@ -213,7 +213,7 @@ async fn create(
     filter: Map<String, Value>,
     more: &[(&str, Value)],
 ) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&request.common.access)?;
+    let client = Client::connect(&request.common.access).await?;
     let mut body = without_nulls([("verb", json!(verb)), ("team_id", json!(request.team)), ("filter", json!(filter))]);
     body.extend(
         more.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| ((*name).to_owned(), value.clone())),
@@ -243,7 +243,7 @@ async fn wait_for_operation(client: &Client, mut operation: BulkView) -> anyhow:
 }
 
 async fn list_items(items: &Items) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&items.named.common.access)?;
+    let client = Client::connect(&items.named.common.access).await?;
     let query: Vec<_> = items.outcome.iter().map(|outcome| ("outcome", outcome.clone())).collect();
     let path = format!("/bulk/{}/items", items.named.id);
     let rows: Vec<BulkItemView> = client.read_list(&path, &query, items.limit).await?;

@@ -14,10 +14,10 @@ use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use url::Host;
 
 pub(crate) use crate::settings::Access;
-use crate::settings::{Credential, Settings};
+use crate::settings::{Credential, Settings, check_scheme};
+use crate::sign_in::renew_token;
 
 /// Longer than the 30 s after which the app itself answers with a timeout.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -63,11 +63,12 @@ pub(crate) struct Refusal {
 }
 
 impl Client {
-    /// Creates a client; it sends nothing yet.
+    /// Creates a client. It renews the token of a person that ends soon, and sends nothing else yet.
     ///
     /// # Errors
-    /// Fails if the key has characters that an HTTP header cannot carry.
-    pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
+    /// Fails if there is no key, if the key has characters that an HTTP header cannot carry, or if a sign-in has ended.
+    pub(crate) async fn connect(access: &Access) -> anyhow::Result<Self> {
+        renew_token(access).await?;
         Self::with_settings(&access.resolve()?)
     }
 
@@ -365,41 +366,4 @@ impl std::error::Error for Refusal {}
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(work)
-}
-
-/// Refuses an address to which the key would be sent unencrypted over a network.
-fn check_scheme(address: &str, allow_http: bool) -> anyhow::Result<()> {
-    let Ok(url) = url::Url::parse(address) else { return Ok(()) };
-    let is_this_machine = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if url.scheme() == "http" && !is_this_machine && !allow_http {
-        return Err(anyhow!(
-            "CRONBOX_URL must begin with https://, because the key is sent there; if the network is trusted, use --allow-http"
-        ));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_sent_in_clear_text_to_this_machine_only() {
-        for address in
-            ["https://cron.example.com", "http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"]
-        {
-            assert!(check_scheme(address, false).is_ok(), "{address}");
-        }
-        for address in
-            ["http://cron.example.com", "HTTP://10.0.0.1:8080", "http://localhost.example.com", "http://[fd00::1]"]
-        {
-            assert!(check_scheme(address, false).is_err(), "{address}");
-            assert!(check_scheme(address, true).is_ok(), "{address}");
-        }
-    }
 }

@@ -187,7 +187,7 @@ async fn read_messages(
 
 /// Reads what the app knows about each message's time; after a failure of the app it sends no further requests.
 async fn read_decisions(access: &Access, messages: &[DeadMessage]) -> anyhow::Result<Vec<Known>> {
-    let client = Client::new(access)?;
+    let client = Client::connect(access).await?;
     let mut known = Vec::new();
     let mut is_away = false;
     for message in messages {

@@ -68,13 +68,13 @@ pub(crate) fn run_drift(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
-    let drift = Client::new(&arguments.access)?.get("/drift", &[]).await?;
+    let drift = Client::connect(&arguments.access).await?.get("/drift", &[]).await?;
     print_drift(&drift, arguments.json)?;
     Ok(verdict(is_empty(&drift["workflows"]) && is_empty(&drift["orphans"])))
 }
 
 async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&arguments.access)?;
+    let client = Client::connect(&arguments.access).await?;
     let sweep = client.post("/drift:check", &json!({"force": arguments.force})).await?;
     if arguments.wait {
         let mut drift = done(&client, &sweep["id"]).await?;

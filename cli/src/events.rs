@@ -53,7 +53,7 @@ impl Row for EventView {
 
 /// Prints events: those since the cursor, or all that come.
 pub(crate) async fn print_events(events: &Events) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&events.common.access)?;
+    let client = Client::connect(&events.common.access).await?;
     let mut cursor = events.cursor.clone();
     loop {
         let query: Vec<_> = cursor.iter().map(|cursor| ("cursor", cursor.clone())).collect();

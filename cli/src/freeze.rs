@@ -76,13 +76,13 @@ pub(crate) async fn run_freeze(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Start(start) => start_freeze(start).await,
         Verb::Ls(list) => {
-            let client = Client::new(&list.common.access)?;
+            let client = Client::connect(&list.common.access).await?;
             let query: Vec<_> = list.open.then(|| ("open", "true".to_owned())).into_iter().collect();
             let rows: Vec<FreezeView> = client.read_list("/freezes", &query, list.limit).await?;
             list.common.output.print_rows(&rows)
         }
         Verb::Lift(lift) => {
-            let client = Client::new(&lift.common.access)?;
+            let client = Client::connect(&lift.common.access).await?;
             let path = format!("/freezes/{}:lift", lift.id);
             print_freeze(lift.common.output, &client.write(Method::POST, &path, &[], &Value::Null).await?)
         }
@@ -90,7 +90,7 @@ pub(crate) async fn run_freeze(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn start_freeze(start: &Start) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&start.common.access)?;
+    let client = Client::connect(&start.common.access).await?;
     let mut body = json!({"reason": start.reason, "all_teams": start.all_teams});
     let time = |time: Option<Instant>| time.map(|time| json!(rfc3339(time.0)));
     let named =

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 /// Shows the jobs; exit 1 if the last turn of one failed.
 pub(crate) fn show_jobs(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let jobs: JobsView = Client::new(&arguments.access)?.read("/jobs", &[]).await?;
+        let jobs: JobsView = Client::connect(&arguments.access).await?.read("/jobs", &[]).await?;
         match arguments.json {
             true => print_json(&jobs)?,
             false => Output::default().print_rows(&jobs.items)?,

@@ -109,20 +109,20 @@ pub(crate) struct Rotate {
 pub(crate) async fn run_key(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Ls(list) => {
-            let client = Client::new(&list.common.access)?;
+            let client = Client::connect(&list.common.access).await?;
             let mut rows: Vec<KeyView> = client.read_list("/keys", &[], usize::MAX).await?;
             rows.retain(|key| list.revoked || key.revoked_on.is_none());
             list.common.output.print_rows(&rows)
         }
         Verb::Create(create) => create_key(create).await,
         Verb::Revoke(revoke) => {
-            let client = Client::new(&revoke.common.access)?;
+            let client = Client::connect(&revoke.common.access).await?;
             let path = format!("/keys/{}:revoke", revoke.id);
             let key: KeyView = client.write(Method::POST, &path, &[], &Value::Null).await?;
             revoke.common.output.print_rows(&[key])
         }
         Verb::Rotate(rotate) => {
-            let client = Client::new(&rotate.common.access)?;
+            let client = Client::connect(&rotate.common.access).await?;
             let body = json!({"overlap_secs": rotate.overlap.0.num_seconds()});
             print_new(rotate.common.output, &client.write(Method::POST, "/keys/self:rotate", &[], &body).await?)
         }
@@ -130,7 +130,7 @@ pub(crate) async fn run_key(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn create_key(create: &Create) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&create.common.access)?;
+    let client = Client::connect(&create.common.access).await?;
     let mut body = json!({"name": create.name, "kind": value_name(create.kind)});
     let named = [
         ("team_id", create.team.map(|team| json!(team))),

@@ -11,13 +11,20 @@ use crate::client::{Access, Client};
 use crate::common::Common;
 use crate::output::{Cell, Output, word};
 use crate::print::print_text;
-use crate::settings::{ConfigFile, Credential, Profile, Settings, config_path};
+use crate::settings::{ConfigFile, Profile, config_path};
+use crate::sign_in::{Provider, keep_grant};
 
 /// What a profile keeps.
 #[derive(Args)]
 pub(crate) struct Login {
     #[command(flatten)]
     access: Access,
+    /// Sign in at this identity provider, by its device flow, instead of by a key.
+    #[arg(long, value_name = "URL", requires = "client_id", conflicts_with = "key")]
+    issuer: Option<String>,
+    /// The client that cronbox is at the provider; its tokens must have the audience that the app expects.
+    #[arg(long, value_name = "ID", requires = "issuer")]
+    client_id: Option<String>,
     /// Make it the profile that is used unless another one is named.
     #[arg(long)]
     default: bool,
@@ -46,20 +53,28 @@ pub(crate) async fn log_in(login: &Login) -> anyhow::Result<ExitCode> {
     let before = file.profiles.get(&name).map(|profile| profile.url.clone());
     let url = login.access.url.clone().filter(|url| !url.is_empty()).or(before);
     let url = url.unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
-    let key = match &login.access.key {
-        Some(key) => key.clone(),
-        None => read_key(&url)?,
-    };
-    let credential = Some(Credential::Key(key.clone()));
-    let settings = Settings { url: url.clone(), allow_http: login.access.allow_http, credential };
+    let profile = obtain(login, &url).await?;
+    let settings = profile.settings();
     let me: MeView = Client::with_settings(&settings)?.read("/me", &[]).await?;
-    let profile = Profile { url: url.clone(), key: Some(key), token: None, allow_http: login.access.allow_http };
     file.profiles.insert(name.clone(), profile);
     if login.default || file.default_profile.is_none() {
         file.default_profile = Some(name.clone());
     }
     file.write(&path)?;
     print_text(&format!("logged in at {url} as {} ({}); profile {name} is in {}\n", me.name, me.actor, path.display()))
+}
+
+/// Obtains what the profile keeps: a key, or the token of a person.
+async fn obtain(login: &Login, url: &str) -> anyhow::Result<Profile> {
+    let (mut key, mut oidc) = (None, None);
+    match (&login.issuer, &login.client_id) {
+        (Some(issuer), Some(client_id)) => {
+            let provider = Provider { issuer: issuer.clone(), client_id: client_id.clone() };
+            oidc = Some(keep_grant(&provider, provider.sign_in().await?));
+        }
+        _ => key = Some(login.access.key.clone().map_or_else(|| read_key(url), Ok)?),
+    }
+    Ok(Profile { url: url.to_owned(), key, oidc, allow_http: login.access.allow_http })
 }
 
 /// Reads one line without showing it on a terminal.
@@ -98,7 +113,7 @@ pub(crate) fn log_out(logout: &Logout) -> anyhow::Result<ExitCode> {
 
 /// Shows who sends the requests, and what is permitted.
 pub(crate) async fn show_me(me: &Me) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&me.common.access)?;
+    let client = Client::connect(&me.common.access).await?;
     print_me(me.common.output, &client.read("/me", &[]).await?)
 }
 

@@ -29,6 +29,7 @@ mod run;
 mod schedule_noun;
 mod settings;
 mod shell;
+mod sign_in;
 mod signature;
 mod team;
 mod times;

@@ -31,7 +31,7 @@ pub(crate) struct Missed {
 
 /// Lists what did not run in the last 24 hours, or in another span; exit 1 if a time was missed or abandoned.
 pub(crate) async fn list_missed(missed: &Missed) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&missed.common.access)?;
+    let client = Client::connect(&missed.common.access).await?;
     let now = Clock::System.now();
     let (from, to) = missed.past.bounds(now);
     let mut query = vec![("from", rfc3339(from.unwrap_or(now - TimeDelta::hours(24))))];

@@ -79,7 +79,7 @@ pub(crate) fn run_outbox(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&list.access)?;
+    let client = Client::connect(&list.access).await?;
     let mut rows = Vec::new();
     for status in list.status.map_or_else(|| vec!["failed", "pending"], |status| vec![status.as_str()]) {
         rows.extend(rows_of(&client, status, list.workflow, list.limit).await?);
@@ -101,7 +101,7 @@ async fn rows_of(
 }
 
 async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&chosen.access)?;
+    let client = Client::connect(&chosen.access).await?;
     let ids = if chosen.all_failed {
         let failed = rows_of(&client, "failed", None, usize::MAX).await?;
         failed.iter().map(|row| row.id).collect()

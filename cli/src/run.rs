@@ -90,11 +90,11 @@ pub(crate) async fn run_run(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Ls(list) => list_runs(list).await,
         Verb::Get(named) => {
-            let client = Client::new(&named.common.access)?;
+            let client = Client::connect(&named.common.access).await?;
             print_run(named.common.output, &client.read(&format!("/runs/{}", named.id), &[]).await?)
         }
         Verb::Retry(change) => {
-            let client = Client::new(&change.common.access)?;
+            let client = Client::connect(&change.common.access).await?;
             let run = fire_and_read(&client, &format!("/runs/{}:retry", change.id), &json!({})).await?;
             follow_run(&client, run, change.wait, change.common.output).await
         }
@@ -103,7 +103,7 @@ pub(crate) async fn run_run(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn list_runs(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&list.common.access)?;
+    let client = Client::connect(&list.common.access).await?;
     let mut query: Vec<(&str, String)> = list.state.iter().map(|state| ("state", state.clone())).collect();
     query.extend(list.trigger.iter().map(|trigger| ("trigger", trigger.clone())));
     query.extend(list.team.map(|team| ("team_id", team.to_string())));
@@ -119,7 +119,7 @@ async fn list_runs(list: &List) -> anyhow::Result<ExitCode> {
 }
 
 async fn cancel_run(change: &Change) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&change.common.access)?;
+    let client = Client::connect(&change.common.access).await?;
     let cancelled: RunDetailView =
         client.write(Method::POST, &format!("/runs/{}:cancel", change.id), &[], &Value::Null).await?;
     if change.wait {

@@ -120,7 +120,7 @@ pub(crate) async fn run_schedule(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn list_schedules(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&list.common.access)?;
+    let client = Client::connect(&list.common.access).await?;
     let mut query = vec![("sort", list.sort.clone())];
     query.extend(list.team.map(|team| ("team_id", team.to_string())));
     repeat(list.watch, async || {
@@ -131,7 +131,7 @@ async fn list_schedules(list: &List) -> anyhow::Result<ExitCode> {
 }
 
 async fn list_next(next: &Next) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&next.common.access)?;
+    let client = Client::connect(&next.common.access).await?;
     let workflow = find_workflow(&client, &next.workflow).await?;
     let times: NextView =
         client.read(&format!("/schedules/{}/next", workflow.id), &[("n", next.count.to_string())]).await?;
@@ -142,7 +142,7 @@ async fn list_next(next: &Next) -> anyhow::Result<ExitCode> {
 }
 
 async fn explain_cron(explain: &Explain) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&explain.common.access)?;
+    let client = Client::connect(&explain.common.access).await?;
     let body = json!({"cron": explain.cron.join(" "), "timezone": explain.timezone});
     let explained: ExplanationView = client.write(Method::POST, "/cron:explain", &[], &body).await?;
     let output = explain.common.output;
@@ -163,7 +163,7 @@ async fn explain_cron(explain: &Explain) -> anyhow::Result<ExitCode> {
 }
 
 async fn request_backfill(backfill: &Backfill) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&backfill.common.access)?;
+    let client = Client::connect(&backfill.common.access).await?;
     let workflow = find_workflow(&client, &backfill.workflow).await?;
     let path = format!("/schedules/{}:backfill", workflow.id);
     let mut body = json!({

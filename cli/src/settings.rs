@@ -10,9 +10,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde::{Deserialize, Serialize};
+
+use url::Host;
 
 use crate::config::variable;
 
@@ -75,10 +78,24 @@ pub(crate) struct Profile {
     pub(crate) url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
+    /// How a person signed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<String>,
+    pub(crate) oidc: Option<OidcProfile>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) allow_http: bool,
+}
+
+/// A person's sign-in at an identity provider.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OidcProfile {
+    pub(crate) issuer: String,
+    pub(crate) client_id: String,
+    pub(crate) token: String,
+    /// When the token ends.
+    pub(crate) expires_on: DateTime<Utc>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refresh_token: Option<String>,
 }
 
 impl Access {
@@ -106,6 +123,20 @@ impl Access {
         })
     }
 
+    /// The profile whose token a request sends, if it is one of a person.
+    ///
+    /// # Errors
+    /// Fails as [`Self::resolve`].
+    pub(crate) fn person(&self) -> anyhow::Result<Option<(String, OidcProfile)>> {
+        if self.key.is_some() {
+            return Ok(None);
+        }
+        let file = ConfigFile::read(&config_path()?)?;
+        let name = self.profile.clone().or_else(|| file.default_profile.clone());
+        let name = name.unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
+        Ok(file.profiles.get(&name).and_then(|profile| profile.oidc.clone()).map(|oidc| (name, oidc)))
+    }
+
     /// The name of the profile that `login` writes.
     pub(crate) fn profile_to_write(&self, file: &ConfigFile) -> String {
         let named = self.profile.clone().or_else(|| file.default_profile.clone());
@@ -114,9 +145,14 @@ impl Access {
 }
 
 impl Profile {
+    /// The settings of a request by this profile.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { url: self.url.clone(), allow_http: self.allow_http, credential: self.credential() }
+    }
+
     fn credential(&self) -> Option<Credential> {
         let key = self.key.clone().map(Credential::Key);
-        key.or_else(|| self.token.clone().map(Credential::Token))
+        key.or_else(|| self.oidc.as_ref().map(|oidc| Credential::Token(oidc.token.clone())))
     }
 }
 
@@ -187,9 +223,41 @@ pub(crate) fn config_path() -> anyhow::Result<PathBuf> {
     Ok(folder.context("set HOME or CRONBOX_CONFIG")?.join("cronbox/config.toml"))
 }
 
+/// Refuses an address to which the key would be sent unencrypted over a network.
+pub(crate) fn check_scheme(address: &str, allow_http: bool) -> anyhow::Result<()> {
+    let Ok(url) = url::Url::parse(address) else { return Ok(()) };
+    let is_this_machine = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "http" && !is_this_machine && !allow_http {
+        return Err(anyhow!(
+            "{address} must begin with https://, because the key is sent there; if the network is trusted, use --allow-http"
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_sent_in_clear_text_to_this_machine_only() {
+        for address in
+            ["https://cron.example.com", "http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"]
+        {
+            assert!(check_scheme(address, false).is_ok(), "{address}");
+        }
+        for address in
+            ["http://cron.example.com", "HTTP://10.0.0.1:8080", "http://localhost.example.com", "http://[fd00::1]"]
+        {
+            assert!(check_scheme(address, false).is_err(), "{address}");
+            assert!(check_scheme(address, true).is_ok(), "{address}");
+        }
+    }
 
     #[test]
     fn a_profile_is_read_as_it_was_written() {

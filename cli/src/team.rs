@@ -89,23 +89,23 @@ pub(crate) struct Delete {
 pub(crate) async fn run_team(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Ls(list) => {
-            let client = Client::new(&list.common.access)?;
+            let client = Client::connect(&list.common.access).await?;
             let rows: Vec<ListedTeamView> = client.read_list("/teams", &[], usize::MAX).await?;
             list.common.output.print_rows(&rows)
         }
         Verb::Create(create) => create_team(create).await,
         Verb::Rename(rename) => {
-            let client = Client::new(&rename.named.common.access)?;
+            let client = Client::connect(&rename.named.common.access).await?;
             let path = format!("/teams/{}", rename.named.id);
             let team: ListedTeamView = client.write(Method::PATCH, &path, &[], &json!({"name": rename.name})).await?;
             rename.named.common.output.print_rows(&[team])
         }
         Verb::Limits(named) => {
-            let client = Client::new(&named.common.access)?;
+            let client = Client::connect(&named.common.access).await?;
             print_limits(named.common.output, &client.read(&format!("/teams/{}/limits", named.id), &[]).await?)
         }
         Verb::Export(named) => {
-            let client = Client::new(&named.common.access)?;
+            let client = Client::connect(&named.common.access).await?;
             pass_json_lines(&read_export(&client, named.id).await?)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -114,7 +114,7 @@ pub(crate) async fn run_team(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn create_team(create: &Create) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&create.common.access)?;
+    let client = Client::connect(&create.common.access).await?;
     let team: TeamView = client.write(Method::POST, "/teams", &[], &json!({"name": create.name})).await?;
     create.common.output.print_one(&team, &team.id.to_string(), |view| {
         vec![
@@ -163,7 +163,7 @@ async fn read_export(client: &Client, id: i64) -> anyhow::Result<String> {
 }
 
 async fn delete_team(delete: &Delete) -> anyhow::Result<ExitCode> {
-    let (client, id) = (Client::new(&delete.named.common.access)?, delete.named.id);
+    let (client, id) = (Client::connect(&delete.named.common.access).await?, delete.named.id);
     if let Some(file) = &delete.export {
         write_new(file, &read_export(&client, id).await?)?;
     }

@@ -32,7 +32,7 @@ pub(crate) struct Top {
 
 /// Prints the overview, once or again and again.
 pub(crate) async fn show_overview(top: &Top) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&top.common.access)?;
+    let client = Client::connect(&top.common.access).await?;
     let team: Vec<_> = top.team.iter().map(|team| ("team_id", team.to_string())).collect();
     let with = |more: &[(&'static str, &str)]| {
         let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));

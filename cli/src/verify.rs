@@ -93,7 +93,7 @@ pub(crate) fn verify_ledger(arguments: &Verify) -> anyhow::Result<ExitCode> {
 }
 
 async fn verified(access: &Access, span: Span) -> anyhow::Result<Found> {
-    let client = Client::new(access)?;
+    let client = Client::connect(access).await?;
     let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::AutoSi, true);
     let span = [("from", time(span.from)), ("to", time(span.to))];
     let (mut found, mut query) = (Found::default(), span.to_vec());

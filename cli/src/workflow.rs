@@ -198,7 +198,7 @@ pub(crate) async fn run_workflow(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn list_workflows(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&list.common.access)?;
+    let client = Client::connect(&list.common.access).await?;
     let mut query: Vec<(&str, String)> = list.label.iter().map(|label| ("label", label.clone())).collect();
     let word_of = |value: Option<String>| value;
     query.extend(list.state.map(|state| ("state", value_name(state))));
@@ -216,12 +216,12 @@ async fn list_workflows(list: &List) -> anyhow::Result<ExitCode> {
 }
 
 async fn show_workflow(get: &Get) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&get.common.access)?;
+    let client = Client::connect(&get.common.access).await?;
     print_workflow(get.common.output, &find_workflow(&client, &get.workflow).await?)
 }
 
 async fn create_workflow(create: &Create) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&create.common.access)?;
+    let client = Client::connect(&create.common.access).await?;
     let mut body = create.fields.to_body()?;
     body.insert("name".to_owned(), json!(create.name));
     body.extend(create.team.map(|team| ("team_id".to_owned(), json!(team))));
@@ -236,7 +236,7 @@ async fn create_workflow(create: &Create) -> anyhow::Result<ExitCode> {
 }
 
 async fn change_state(change: &Change, verb: &str, body: &Value) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&change.common.access)?;
+    let client = Client::connect(&change.common.access).await?;
     let workflow = find_workflow(&client, &change.workflow).await?;
     let path = format!("/workflows/{}:{verb}", workflow.id);
     write_or_show(&client, change, &path, body).await
@@ -251,7 +251,7 @@ async fn write_or_show(client: &Client, change: &Change, path: &str, body: &Valu
 }
 
 async fn fire_workflow(fire: &Fire) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&fire.common.access)?;
+    let client = Client::connect(&fire.common.access).await?;
     let workflow = find_workflow(&client, &fire.workflow).await?;
     let body = match fire.inputs.is_empty() {
         true => json!({}),
@@ -262,7 +262,7 @@ async fn fire_workflow(fire: &Fire) -> anyhow::Result<ExitCode> {
 }
 
 async fn list_history(get: &Get) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&get.common.access)?;
+    let client = Client::connect(&get.common.access).await?;
     let workflow = find_workflow(&client, &get.workflow).await?;
     let versions: Vec<VersionView> =
         client.read_list(&format!("/workflows/{}/versions", workflow.id), &[], 1_000).await?;
@@ -270,7 +270,7 @@ async fn list_history(get: &Get) -> anyhow::Result<ExitCode> {
 }
 
 async fn restore_version(restore: &Restore) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&restore.change.common.access)?;
+    let client = Client::connect(&restore.change.common.access).await?;
     let workflow = find_workflow(&client, &restore.change.workflow).await?;
     let path = format!("/workflows/{}/versions/{}:restore", workflow.id, restore.revision);
     write_or_show(&client, &restore.change, &path, &Value::Null).await
@@ -278,7 +278,8 @@ async fn restore_version(restore: &Restore) -> anyhow::Result<ExitCode> {
 
 /// The list of timezones, for `cronbox timezones`.
 pub(crate) async fn list_timezones(common: &Common, filter: Option<&str>) -> anyhow::Result<ExitCode> {
-    let zones: api_types::previews::TimezonesView = Client::new(&common.access)?.read("/timezones", &[]).await?;
+    let zones: api_types::previews::TimezonesView =
+        Client::connect(&common.access).await?.read("/timezones", &[]).await?;
     let wanted = filter.unwrap_or_default().to_lowercase();
     let names = zones.timezones.into_iter().filter(|name| name.to_lowercase().contains(&wanted));
     print_text(&names.map(|name| name + "\n").collect::<String>())

@@ -54,25 +54,51 @@ async fn a_team_gets_a_key() {
     s.end().await;
 }
 
-/// 200 lines of a crontab become a file that `apply` takes, and the plan says so before anything changes.
+/// The file that an import of 200 lines of a crontab makes.
+async fn imported(person: &Person) -> String {
+    let said = person.run(&["import", "crontab", &data("crontab.txt"), "--owner", "web01"]).await;
+    assert!(said.err.contains("190 schedules taken over, 10 not"), "{}", said.err);
+    person.write("web01.yaml", &said.out)
+}
+
 #[tokio::test]
-async fn a_crontab_is_imported_planned_and_applied() {
+async fn a_crontab_of_200_lines_is_imported() {
+    let person = Person::without_key();
+    let file = imported(&person).await;
+    let text = std::fs::read_to_string(file).unwrap();
+    assert_eq!((text.matches("\n  - name: ").count(), text.matches("NOT TAKEN OVER").count()), (190, 10));
+    for part in [
+        "timezone: Europe/Berlin",
+        "MAILTO=ops@example.com",
+        "# not taken over: start.sh",
+        "what follows was its standard input",
+    ] {
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_changes_nothing() {
     let s = Story::today().await;
     let person = Person::editor(&s);
-    let imported = person.run(&["import", "crontab", &data("crontab.txt"), "--owner", "web01"]).await;
-    assert!(imported.err.contains("190 schedules taken over, 10 not"), "{}", imported.err);
-    let file = person.write("web01.yaml", &imported.out);
-
-    let plan = person.run(&["diff", "-f", &file]).await;
+    let plan = person.run(&["diff", "-f", &imported(&person).await]).await;
     assert_eq!(plan.code, 1, "{plan:?}");
     assert!(plan.out.contains("Plan: 190 to create, 0 to change, 0 to archive, 0 unchanged."), "{}", plan.out);
     assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
+    s.end().await;
+}
 
+#[tokio::test]
+async fn a_file_is_applied_once() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let file = imported(&person).await;
     let applied = person.ok(&["apply", "-f", &file]).await;
     assert!(applied.contains("Applied: 190 done, 0 failed."), "{applied}");
     assert_eq!(s.count("SELECT count(*) FROM workflows WHERE labels ->> 'owner' = 'web01'").await, 190);
-    let again = person.ok(&["diff", "-f", &file]).await;
+    let again = person.ok(&["apply", "-f", &file]).await;
     assert!(again.contains("0 to create, 0 to change, 0 to archive, 190 unchanged"), "{again}");
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE version = 1").await, 190);
     s.end().await;
 }
 

@@ -24,7 +24,7 @@ async fn a_workflow_is_previewed_and_created() {
 }
 
 #[tokio::test]
-async fn next_times_are_sorted_and_names_found() {
+async fn next_times_are_sorted() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let person = Person::editor(&s);
     for (name, cron) in [("late", "0 23 * * *"), ("early", "0 9 * * *"), ("noon report", "0 12 * * *")] {
@@ -33,11 +33,37 @@ async fn next_times_are_sorted_and_names_found() {
     let listed = person.json(&["schedule", "ls"]).await;
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["early", "noon report", "late"]);
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn workflows_are_found_by_their_text() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "noon report", "--log", "m"]).await;
+    person.ok(&["workflow", "create", "other", "--log", "m", "--label", "owner=shop"]).await;
     let found = person.json(&["workflow", "ls", "-q", "REPORT"]).await;
     assert_eq!((found.as_array().unwrap().len(), &found[0]["name"]), (1, &json!("noon report")));
     let lost = person.run(&["workflow", "get", "report"]).await;
     assert!(lost.code == 1 && lost.err.contains("`cronbox workflow ls` lists them"), "{lost:?}");
-    s.publish().await;
+    let labelled = person.json(&["workflow", "ls", "--label", "owner:shop"]).await;
+    assert_eq!((labelled.as_array().unwrap().len(), &labelled[0]["name"]), (1, &json!("other")));
+    s.end().await;
+}
+
+/// The history says who changed what, and an archived workflow stays final.
+#[tokio::test]
+async fn history_leads_back_until_the_end() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "report", "--log", "m", "--cron", "0 9 * * *"]).await;
+    person.ok(&["workflow", "edit", "report", "--cron", "0 10 * * *"]).await;
+    let revision = person.json(&["workflow", "history", "report"]).await[1]["revision"].to_string();
+    assert_eq!(person.json(&["workflow", "restore", "report", &revision]).await["cron_schedule"], "0 9 * * *");
+    person.ok(&["workflow", "archive", "report"]).await;
+    let refused = person.run(&["workflow", "restore", "report", &revision]).await;
+    assert!(refused.code == 1 && refused.err.contains("archived"), "{refused:?}");
     s.end().await;
 }
 

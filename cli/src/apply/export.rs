@@ -55,7 +55,7 @@ pub(crate) struct Export {
 
 /// Prints the file.
 pub(crate) async fn export_workflows(export: &Export) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&export.access)?;
+    let client = Client::connect(&export.access).await?;
     let mut query: Vec<(&str, String)> = export.label.iter().map(|label| ("label", label.clone())).collect();
     query.extend(export.team.map(|team| ("team_id", team.to_string())));
     let teams: Vec<ListedTeamView> = client.read_list("/teams", &[], usize::MAX).await?;

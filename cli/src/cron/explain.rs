@@ -157,7 +157,7 @@ mod tests {
             ),
             (
                 r#"{"cron":"0 0 30 2 *"}"#,
-                r#"{"error":{"code":"never_fires","message":"no day from 1970 to 2199 matches, so it never fires","field":"cron"}}"#,
+                r#"{"error":{"code":"never_fires","message":"February has no day 30","field":"cron"}}"#,
             ),
             (
                 r#"{"cron":"0 0 9 1 1 ? 2020"}"#,

@@ -63,7 +63,7 @@ pub(crate) struct Edit {
 
 /// Changes a workflow, unless another edit changed it since it was read.
 pub(super) async fn edit_workflow(edit: &Edit) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&edit.common.access)?;
+    let client = Client::connect(&edit.common.access).await?;
     let before = find_workflow(&client, &edit.workflow).await?;
     let mut patch = edit.fields.to_body()?;
     patch.extend(edit.name.clone().map(|name| ("name".to_owned(), Value::String(name))));
