@@ -4,11 +4,10 @@
 //! fact, which the row stores after a colon, for example `timed_out:30`.
 
 mod before;
-mod code;
 
 use std::fmt;
 
-pub use code::ReasonCode;
+pub use api_types::reasons::ReasonCode;
 
 /// A reason: its code, and its fact if its sentence has one. Displays as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -189,7 +189,7 @@ fn view_run(run: Run, workflow_name: Option<String>) -> RunView {
         result: run.result.and_then(RawJson::of_text),
         result_bytes: run.result_bytes,
         error,
-        error_code: to_view(error_code),
+        error_code,
     }
 }
 
@@ -200,7 +200,7 @@ fn view_attempts(earlier: Vec<Attempt>, run: &Run) -> Vec<AttemptView> {
     let last = outcome_of(run.state).filter(|_| run.attempt > newest).map(|outcome| {
         let (error, error_code) = reasons::as_answered(run.error.clone(), |_| true);
         let (started_on, ended_on) = (run.started_on, run.finished_on);
-        AttemptView { attempt: run.attempt, started_on, ended_on, outcome, error, error_code: to_view(error_code) }
+        AttemptView { attempt: run.attempt, started_on, ended_on, outcome, error, error_code }
     });
     earlier.into_iter().map(AttemptView::view_from).chain(last).collect()
 }
@@ -227,7 +227,7 @@ impl ViewFrom<Attempt> for AttemptView {
             AttemptEnd::HandedOver => AttemptOutcome::HandedOver,
         };
         let Attempt { attempt, started_on, ended_on, .. } = attempt;
-        Self { attempt, started_on, ended_on: Some(ended_on), outcome, error, error_code: to_view(error_code) }
+        Self { attempt, started_on, ended_on: Some(ended_on), outcome, error, error_code }
     }
 }
 

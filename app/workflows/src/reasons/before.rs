@@ -1,6 +1,6 @@
 //! The sentences that version 0.1 stored and answered, word for word. The next version removes this file.
 
-use super::code::ReasonCode;
+use api_types::reasons::ReasonCode;
 
 /// The old sentence, with `{}` in the place of the fact; the code itself where it was stored already.
 pub(super) fn sentence_before(code: ReasonCode) -> &'static str {

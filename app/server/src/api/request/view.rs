@@ -61,7 +61,6 @@ same_variants! {
     access::rights::Scope => api_types::keys::Scope { Read, Edit, Auditor, Operate, Admin, Invoke }
     ledger::verify::Kind => api_types::verify::DifferenceKind { Missing, NotDue, NoRun, TwoRuns, RunWithoutDecision, Contradicted, RanFrozen }
     workflows::audit::verify::AuditDifferenceKind => api_types::audit::AuditDifferenceKind { Changed, Removed, Inserted }
-    workflows::reasons::ReasonCode => api_types::reasons::ReasonCode { BeforeActivation, OlderThanCatchUpWindow, NoFireAndNoCatchUp, NoFireInTime, Superseded, ScheduleChangedBeforeRun, PausedBeforeRun, ArchivedBeforeRun, Paused, Frozen, Restored, PreviousRunNotEnded, PredecessorNotStarted, QueueFull, RunAlreadyQueued, ReplacedBeforeStart, ReplacedByLaterRun, WorkflowArchived, CancelledOnRequest, InstanceLostAfterCancel, TimedOut, StuckAfterTimeout, InstanceLostWorkflowArchived, InstanceLostOnLostAbandon, InstanceLostTooOften, InstanceLostTooOld, HandedOverNotTaken, SlotWaitTooLong, NotStartedInTime, CutOffByShutdown, FailuresInARow }
 }
 
 impl ViewFrom<workflows::Sync> for api_types::workflows::SyncView {

@@ -161,7 +161,7 @@ impl ViewFrom<Occurrence> for OccurrenceView {
             scheduled_time: occurrence.scheduled_time,
             decision: to_view(occurrence.decision),
             reason,
-            reason_code: to_view(reason_code.or(is_paused.then_some(ReasonCode::Paused))),
+            reason_code: reason_code.or(is_paused.then_some(ReasonCode::Paused)),
             revision: occurrence.revision,
             run_id: occurrence.run_id,
             lateness_s: occurrence.lateness_s,

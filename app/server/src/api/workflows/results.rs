@@ -70,7 +70,7 @@ impl ViewFrom<&RunResult> for LastRunView {
             finished_on: run.finished_on,
             duration_ms: run.duration_ms,
             error,
-            error_code: to_view(error_code),
+            error_code,
         }
     }
 }

@@ -183,7 +183,7 @@ fn view_schedule((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Opti
         pause_after_failures: policies.pause_after_failures,
         state: to_view(workflow.state),
         pause_reason,
-        pause_reason_code: to_view(pause_reason_code.flatten()),
+        pause_reason_code: pause_reason_code.flatten(),
         pause_until: workflow.pause_until,
         managed_by: workflow.managed_by,
         version: workflow.version,
