@@ -21,7 +21,8 @@ pub(crate) struct Events {
     /// Only events of this kind: `edit`, `sync`, `decision` or `run_end`; repeat it for further ones.
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
-    /// Continue after this place, the id of an event.
+    /// Continue after this place: the id of an event, or what the command before has printed on standard error. Without it the list
+    /// begins now.
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -61,14 +62,16 @@ pub(crate) async fn print_events(events: &Events) -> anyhow::Result<ExitCode> {
         let shown: Vec<EventView> = page.items.into_iter().filter(|event| events.selects(event)).collect();
         let is_quiet = shown.is_empty();
         match events.common.output.is_for_programs() {
-            true => print_json_lines(&shown)?,
-            false if is_quiet && (events.follow || cursor.is_some()) => ExitCode::SUCCESS,
+            // A stream has a document a line.
+            true if events.follow => print_json_lines(&shown)?,
+            true => events.common.output.print_rows(&shown)?,
+            false if is_quiet && events.follow => ExitCode::SUCCESS,
             false if events.follow => print_text(&shown.iter().map(line).collect::<String>())?,
             false => events.common.output.print_rows(&shown)?,
         };
         let next = Some(page.next_cursor);
         if !events.follow {
-            if next != cursor && !is_quiet {
+            if next != cursor {
                 print_error(&format!("continue with --cursor {}", next.as_deref().unwrap_or_default()));
             }
             return Ok(ExitCode::SUCCESS);

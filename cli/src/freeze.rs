@@ -114,7 +114,7 @@ fn print_freeze(output: Output, freeze: &FreezeView) -> anyhow::Result<ExitCode>
             ("state", state(&freeze.state)),
             ("reason", Cell::from(&freeze.reason)),
             ("from", view.time(Some(freeze.from))),
-            ("until", freeze.until.map_or_else(|| Cell::from("lifted"), |until| view.time(Some(until)))),
+            ("until", freeze.until.map_or_else(|| Cell::from("it is lifted"), |until| view.time(Some(until)))),
             ("by", Cell::from(freeze.actor_name.as_deref().unwrap_or(&freeze.actor))),
             ("lifted by", Cell::optional(freeze.lifted_by.as_deref())),
             ("lifted", view.time(freeze.lifted_on)),

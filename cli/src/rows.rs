@@ -284,7 +284,7 @@ impl Row for FreezeView {
             self.team_id.map_or_else(|| Cell::from("all"), Cell::from),
             state(&self.state),
             view.time(Some(self.from)),
-            self.until.map_or_else(|| Cell::from("lifted"), |until| view.time(Some(until))),
+            self.until.map_or_else(|| Cell::from("it is lifted"), |until| view.time(Some(until))),
             Cell::from(&self.reason),
             Cell::from(self.actor_name.as_deref().unwrap_or(&self.actor)),
             Cell::optional(self.lifted_by.as_deref()),

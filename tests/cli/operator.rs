@@ -199,3 +199,25 @@ async fn dead_letters_of_the_local_stack_are_redriven() {
     assert_eq!(s.occurrences(workflow).await.matches("fired").count(), 1);
     s.end_early().await;
 }
+
+/// What changes is a list of what happened since a place, or a stream.
+#[tokio::test]
+async fn what_changes_is_followed() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    // Events are written only while a client follows.
+    let first = person.run(&["events", "-o", "json"]).await;
+    assert_eq!((first.code, first.out.as_str()), (0, "[]\n"));
+    let cursor = first.err.trim().rsplit(' ').next().unwrap().to_owned();
+    person.ok(&["workflow", "create", "job", "--log", "m"]).await;
+    let mut listed = Value::Null;
+    for _ in 0..200 {
+        listed = person.json(&["events", "--kind", "edit", "--cursor", &cursor]).await;
+        if listed != json!([]) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!((&listed[0]["kind"], &listed[0]["what"]), (&json!("edit"), &json!("create")), "{listed}");
+    s.end().await;
+}

@@ -29,13 +29,30 @@ async fn story() -> (Story, Person, Person) {
     s.publish().await;
     person.ok(&["workflow", "fire", "payroll"]).await;
     s.runs_end().await;
+    let span = ["--from", "2026-02-27T00:00:00Z", "--to", "2026-03-01T00:00:00Z", "--timing", "now"];
+    person.ok(&[&["schedule", "backfill", "payroll"], &span[..]].concat()).await;
+    person.ok(&["bulk", "pause", "--workflow", "2", "--reason", "stocktaking"]).await;
+    s.job("bulk").await;
+    person
+        .ok(&["freeze", "start", "holiday", "--from", "2030-12-24T00:00:00Z", "--until", "2030-12-27T00:00:00Z"])
+        .await;
     (s, person, admin)
+}
+
+/// The ids of the run, the backfill, the operation and the freeze of the story.
+async fn ids(person: &Person) -> [String; 4] {
+    let mut ids = Vec::new();
+    for noun in ["run", "backfill", "bulk", "freeze"] {
+        ids.push(person.ok(&[noun, "ls", "-o", "name"]).await.lines().next().unwrap().to_owned());
+    }
+    ids.try_into().unwrap()
 }
 
 #[tokio::test]
 async fn tables_look_so() {
     let (s, person, admin) = story().await;
     let mut shown = String::new();
+    let [run, backfill, bulk, _] = ids(&person).await;
     for words in [
         &["workflow", "ls"][..],
         &["workflow", "get", "payroll"],
@@ -43,25 +60,31 @@ async fn tables_look_so() {
         &["schedule", "ls"],
         &["schedule", "next", "payroll", "-n", "2"],
         &["run", "ls"],
+        &["run", "get", &run],
         &["backfill", "ls"],
+        &["backfill", "get", &backfill],
         &["bulk", "ls"],
+        &["bulk", "get", &bulk],
+        &["bulk", "items", &bulk],
         &["freeze", "ls"],
+        &["missed", "--from", "2026-03-01T00:00:00Z"],
         &["team", "ls"],
         &["me"],
     ] {
-        shown.push_str(&format!("$ cronbox {}\n{}\n", words.join(" "), stable(&person.ok(words).await)));
+        shown.push_str(&format!("$ cronbox {}\n{}\n", stable(&words.join(" ")), stable(&person.ok(words).await)));
     }
     for words in [&["key", "ls"][..], &["team", "limits", "1"], &["outbox", "ls"], &["drift", "show"]] {
         shown.push_str(&format!("$ cronbox {}\n{}\n", words.join(" "), stable(&admin.ok(words).await)));
     }
     insta::assert_snapshot!(shown);
-    s.end().await;
+    s.end_early().await;
 }
 
 /// The members of each object, which programs read.
 #[tokio::test]
 async fn json_has_these_members() {
     let (s, person, admin) = story().await;
+    let [run, _, bulk, _] = ids(&person).await;
     let mut shown = String::new();
     for (person, words) in [
         (&person, &["workflow", "ls"][..]),
@@ -69,6 +92,11 @@ async fn json_has_these_members() {
         (&person, &["schedule", "ls"]),
         (&person, &["schedule", "next", "payroll"]),
         (&person, &["run", "ls"]),
+        (&person, &["run", "get", &run]),
+        (&person, &["backfill", "ls"]),
+        (&person, &["bulk", "ls"]),
+        (&person, &["bulk", "items", &bulk]),
+        (&person, &["freeze", "ls"]),
         (&person, &["team", "ls"]),
         (&person, &["me"]),
         (&admin, &["key", "ls"]),
@@ -77,8 +105,8 @@ async fn json_has_these_members() {
         let answer = person.json(words).await;
         let one = answer.get(0).unwrap_or(&answer);
         let members: Vec<&str> = one.as_object().unwrap().keys().map(String::as_str).collect();
-        shown.push_str(&format!("$ cronbox {} -o json\n{}\n", words.join(" "), members.join(" ")));
+        shown.push_str(&format!("$ cronbox {} -o json\n{}\n", stable(&words.join(" ")), members.join(" ")));
     }
     insta::assert_snapshot!(shown);
-    s.end().await;
+    s.end_early().await;
 }
