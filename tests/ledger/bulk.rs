@@ -117,7 +117,7 @@ async fn what_makes_no_sense_is_refused() {
         let answer = request(&s.editor(), &body).await;
         answer.refused(if field.is_some() { 400 } else { 409 }, code, field);
     };
-    refused(json!({"verb": "delete"}), "invalid_field", Some("verb")).await;
+    refused(json!({"verb": "forget"}), "invalid_field", Some("verb")).await;
     refused(json!({"verb": "pause", "filter": {"run_states": ["failed"]}}), "invalid_field", Some("filter.run_states"))
         .await;
     refused(json!({"verb": "retry", "filter": {"q": "x"}}), "invalid_field", Some("filter.q")).await;

@@ -164,35 +164,50 @@ impl ComparedRow {
     }
 }
 
-async fn read_compared(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<ComparedRow>> {
-    sqlx::query_as!(
-        ComparedRow,
-        r#"
-        -- what is compared of the workflows of a list, one more than are sorted
+/// Selects what is compared of the workflows of a scope, one more than are sorted. Each scope has its own statement: in one for both, a plan
+/// for a team could read the workflows of all teams. `query_as!` accepts only literals.
+macro_rules! select_compared {
+    ($comment:tt, $scope:tt, $filter:expr, $($arguments:tt)*) => {
+        sqlx::query_as!(
+            ComparedRow,
+            $comment
+                + r#"
         SELECT w.id, w.name, w.updated_on, w.cron_schedule, w.timezone, w.starts_at, w.ends_at, w.state AS "state: State", w.pause_until
           FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
-         WHERE ($1::bigint IS NULL OR w.team_id = $1)
-           AND CASE WHEN $2::text IS NULL THEN $8::boolean OR w.state <> 'archived' ELSE w.state = $2 END
-           AND ($3::text IS NULL OR sync_status(p) = $3)
-           AND ($4::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($4)) > 0)
-           AND (NOT $5::boolean OR w.cron_schedule IS NOT NULL)
-           AND ($6::boolean IS NULL OR $6 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
-           AND w.labels @> $9::jsonb AND w.labels ?& $10::text[]
-         LIMIT $7
+         WHERE "#
+                + $scope
+                + r#"
+           AND CASE WHEN $1::text IS NULL THEN $7::boolean OR w.state <> 'archived' ELSE w.state = $1 END
+           AND ($2::text IS NULL OR sync_status(p) = $2)
+           AND ($3::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($3)) > 0)
+           AND (NOT $4::boolean OR w.cron_schedule IS NOT NULL)
+           AND ($5::boolean IS NULL OR $5 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
+           AND w.labels @> $8::jsonb AND w.labels ?& $9::text[]
+         LIMIT $6
         "#,
-        filter.team_id,
-        filter.state as Option<State>,
-        filter.sync as Option<SyncStatus>,
-        filter.q,
-        filter.scheduled,
-        filter.timezone_changed,
-        MOST_SORTED as i64 + 1,
-        filter.with_archived,
-        Json(filter.labels_with_values()) as _,
-        &filter.keys_of_labels(),
-    )
-    .fetch_all(db)
-    .await
+            $filter.state as Option<State>,
+            $filter.sync as Option<SyncStatus>,
+            $filter.q,
+            $filter.scheduled,
+            $filter.timezone_changed,
+            MOST_SORTED as i64 + 1,
+            $filter.with_archived,
+            Json($filter.labels_with_values()) as _,
+            &$filter.keys_of_labels(),
+            $($arguments)*
+        )
+    };
+}
+
+async fn read_compared(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<ComparedRow>> {
+    match filter.team_id {
+        Some(team) => {
+            select_compared!("-- what is compared of a team's workflows\n", "w.team_id = $10", filter, team)
+                .fetch_all(db)
+                .await
+        }
+        None => select_compared!("-- what is compared of all workflows\n", "true", filter,).fetch_all(db).await,
+    }
 }
 
 #[cfg(test)]
