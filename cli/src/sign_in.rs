@@ -1,4 +1,4 @@
-//! How a person signs in, by the device flow of OpenID Connect (RFC 8628): a person confirms a code in any browser, and this program gets a token.
+//! How a person signs in, by the device flow of OIDC (RFC 8628): a person confirms a code in any browser, and this program gets a token.
 
 use std::time::Duration;
 
