@@ -16,6 +16,7 @@ setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tool
 	sh scripts/setup.sh "$(VENV)"
 
 up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: the build that `make test` makes)
+	cargo build --bin cronbox-local --bin cronbox
 	cargo run --bin cronbox-local -- up
 
 test: setup ## runs all tests on a Postgres that it starts

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use api_types::backfills::{BackfillState, BackfillView};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
 use serde_json::Value;
 use uuid::Uuid;
@@ -13,6 +12,7 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::common::Common;
 use crate::output::{Cell, Output, state, word};
+use crate::progress::Progress;
 use crate::times::rfc3339;
 use crate::watch::{Watch, repeat};
 
@@ -118,21 +118,14 @@ pub(crate) async fn wait_for_backfill(
     mut backfill: BackfillView,
     output: Output,
 ) -> anyhow::Result<ExitCode> {
-    let bar = progress_bar(backfill.total.unsigned_abs());
+    let progress = Progress::of_steps(backfill.total.unsigned_abs());
     while matches!(backfill.state, BackfillState::Running | BackfillState::Paused) {
-        bar.set_position((backfill.succeeded + backfill.failed).unsigned_abs());
+        progress.show_position((backfill.succeeded + backfill.failed).unsigned_abs());
         tokio::time::sleep(READ_EVERY).await;
         backfill = client.read(&format!("/backfills/{}", backfill.id), &[]).await?;
     }
-    bar.finish_and_clear();
+    progress.end();
     print_backfill(output, &backfill)?;
     let is_good = backfill.state == BackfillState::Finished && backfill.failed == 0;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// A bar on standard error; nothing is drawn if that is no terminal.
-pub(crate) fn progress_bar(total: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {eta} left");
-    let bar = ProgressBar::new(total);
-    style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
 }

@@ -10,10 +10,10 @@ use schedule::Clock;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::backfill::progress_bar;
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
 use crate::output::{Cell, Output, state, word};
+use crate::progress::Progress;
 use crate::times::{Instant, Past, rfc3339};
 use crate::watch::{Watch, repeat};
 
@@ -232,13 +232,13 @@ async fn create(
 }
 
 async fn wait_for_operation(client: &Client, mut operation: BulkView) -> anyhow::Result<BulkView> {
-    let bar = progress_bar(u64::from(operation.total.unsigned_abs()));
+    let progress = Progress::of_steps(u64::from(operation.total.unsigned_abs()));
     while operation.state == BulkState::Running {
-        bar.set_position(u64::from(operation.processed.unsigned_abs()));
+        progress.show_position(u64::from(operation.processed.unsigned_abs()));
         tokio::time::sleep(READ_EVERY).await;
         operation = client.read(&format!("/bulk/{}", operation.id), &[]).await?;
     }
-    bar.finish_and_clear();
+    progress.end();
     Ok(operation)
 }
 

@@ -23,6 +23,7 @@ mod named;
 mod outbox;
 mod output;
 mod print;
+mod progress;
 mod reference;
 mod rows;
 mod run;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use api_types::raw::RawJson;
 use api_types::runs::{RunDetailView, RunState, RunView};
 use clap::{Args, Subcommand};
-use indicatif::ProgressBar;
 use reqwest::Method;
 use schedule::Clock;
 use serde_json::{Value, json};
@@ -17,6 +16,7 @@ use crate::common::Common;
 use crate::named::find_workflow;
 use crate::output::{Cell, Form, Output, View, state, word};
 use crate::print::print_text;
+use crate::progress::Progress;
 use crate::times::{Past, duration};
 use crate::watch::{Watch, repeat};
 
@@ -159,15 +159,13 @@ pub(crate) async fn follow_run(
 }
 
 async fn wait_for_end(client: &Client, mut run: RunDetailView) -> anyhow::Result<RunDetailView> {
-    // On standard error, and only on a terminal.
-    let spinner = ProgressBar::new_spinner();
+    let progress = Progress::spinner();
     while matches!(run.run.state, RunState::Accepted | RunState::Queued | RunState::Running) {
-        spinner.set_message(format!("run {} is {}", run.run.id, word(&run.run.state)));
-        spinner.tick();
+        progress.show_message(format!("run {} is {}", run.run.id, word(&run.run.state)));
         tokio::time::sleep(READ_EVERY).await;
         run = client.read(&format!("/runs/{}", run.run.id), &[]).await?;
     }
-    spinner.finish_and_clear();
+    progress.end();
     Ok(run)
 }
 

@@ -228,7 +228,7 @@ static HOUSES: [House; 20] = [
             ("nouns of operators", "audit cron dlq drift jobs outbox verify"),
             ("tools of this machine", "listen login logs reference shell signature"),
             ("what nouns share", "named common watch rows"),
-            ("app and output", "client output print settings sign_in times"),
+            ("app and output", "client output print progress settings sign_in times"),
             ("environment", "config"),
         ],
     },

@@ -7,30 +7,30 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::plan::{Kind, Plan, Step};
-use crate::backfill::progress_bar;
 use crate::client::Client;
 use crate::output::Output;
 use crate::print::{print_error, print_text};
+use crate::progress::Progress;
 
 /// Carries out all steps; exit 1 if one failed. The others are carried out all the same.
 ///
 /// # Errors
 /// Fails if standard output cannot be written.
 pub(super) async fn carry_out(client: &Client, plan: Plan, output: Output) -> anyhow::Result<ExitCode> {
-    let bar = progress_bar(plan.steps.len() as u64);
+    let progress = Progress::of_steps(plan.steps.len() as u64);
     let (mut done, mut failed) = (0, plan.refused());
-    for step in &plan.steps {
+    for (nth, step) in (1..).zip(&plan.steps) {
         match carry_out_step(client, step).await {
             Ok(true) => done += 1,
             Ok(false) => {}
             Err(error) => {
                 failed += 1;
-                bar.suspend(|| print_error(&format!("{} ({}): {error:#}", step.name, step.place)));
+                progress.print_beside(|| print_error(&format!("{} ({}): {error:#}", step.name, step.place)));
             }
         }
-        bar.inc(1);
+        progress.show_position(nth);
     }
-    bar.finish_and_clear();
+    progress.end();
     if !output.is_for_programs() {
         print_text(&format!("Applied: {done} done, {failed} failed.\n"))?;
     }

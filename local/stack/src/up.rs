@@ -91,6 +91,10 @@ fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf
     let mut text: String = lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
     let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
     text.push_str(&format!("export {}\n", names.join(" ")));
+    // `cronbox` is built beside this program.
+    if let Some(programs) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+        text.push_str(&format!("export PATH=\"{}:$PATH\"\n", programs.display()));
+    }
     write_secret(&path, &text)?;
     Ok(path)
 }
