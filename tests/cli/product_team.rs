@@ -82,6 +82,10 @@ async fn of_two_editors_the_second_is_told() {
     let second = Person::editor(&s).set("EDITOR", &format!("sh {script}")).set("ID", &id.to_string());
     let said = second.run(&["workflow", "edit", "payroll"]).await;
     assert_eq!(said.code, 1, "{said:?}");
+    // Nothing that was typed is lost.
+    let kept = said.err.lines().find_map(|line| line.split_once("your text is kept in ")).unwrap().1;
+    assert!(std::fs::read_to_string(kept).unwrap().contains("0 10 * * *"), "{said:?}");
+    std::fs::remove_dir_all(std::path::Path::new(kept).parent().unwrap()).unwrap();
     assert!(said.err.contains("version_mismatch") && said.err.contains("another edit changed it"), "{said:?}");
     assert_eq!(first.json(&["workflow", "get", "payroll"]).await["cron_schedule"], "0 11 * * *");
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
@@ -18,7 +19,7 @@ use crate::common::{Common, DryRun, print_changes};
 use crate::config::text_variable;
 use crate::named::find_workflow;
 use crate::output::to_yaml;
-use crate::print::print_text;
+use crate::print::{print_error, print_text};
 
 /// The fields that an editor shows, in this order.
 const EDITABLE: [&str; 20] = [
@@ -61,52 +62,68 @@ pub(crate) struct Edit {
     fields: Fields,
 }
 
-/// Changes a workflow, unless another edit changed it since it was read.
+/// Changes a workflow, unless another edit changed it since it was read. A text of the editor that is refused is kept.
 pub(super) async fn edit_workflow(edit: &Edit) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&edit.common.access).await?;
     let before = find_workflow(&client, &edit.workflow).await?;
     let mut patch = edit.fields.to_body()?;
     patch.extend(edit.name.clone().map(|name| ("name".to_owned(), Value::String(name))));
-    if patch.is_empty() {
-        patch = edit_in_editor(&before)?;
+    if !patch.is_empty() {
+        return save(&client, edit, &before, patch).await;
     }
+    let folder = std::env::temp_dir().join(format!("cronbox-{}", uuid::Uuid::new_v4()));
+    let file = folder.join("workflow.yaml");
+    let saved = match edit_in_editor(&before, &folder, &file) {
+        Ok(patch) => save(&client, edit, &before, patch).await,
+        Err(error) => Err(error),
+    };
+    match &saved {
+        Ok(_) => drop(fs::remove_dir_all(&folder)),
+        Err(_) if file.exists() => print_error(&format!("your text is kept in {}", file.display())),
+        Err(_) => {}
+    }
+    saved
+}
+
+async fn save(
+    client: &Client,
+    edit: &Edit,
+    before: &WorkflowView,
+    patch: Map<String, Value>,
+) -> anyhow::Result<ExitCode> {
     if patch.is_empty() {
         return print_text("nothing was changed\n");
     }
     let (path, patch) = (format!("/workflows/{}", before.id), Value::Object(patch));
     if edit.dry_run.is_dry() {
-        return print_changes(&client, Method::PATCH, &path, &patch, edit.common.output).await;
+        return print_changes(client, Method::PATCH, &path, &patch, edit.common.output).await;
     }
     let changed: WorkflowView = client.write_version(Method::PATCH, &path, &[], &patch, before.version).await?;
     print_workflow(edit.common.output, &changed)
 }
 
 /// Opens the fields in the editor; returns those that were changed.
-fn edit_in_editor(before: &WorkflowView) -> anyhow::Result<Map<String, Value>> {
+fn edit_in_editor(before: &WorkflowView, folder: &Path, file: &Path) -> anyhow::Result<Map<String, Value>> {
     let Value::Object(all) = serde_json::to_value(before)? else { bail!("the workflow is no object") };
     let shown: Map<String, Value> =
         EDITABLE.iter().filter_map(|field| Some(((*field).to_owned(), all.get(*field)?.clone()))).collect();
-    let folder = std::env::temp_dir().join(format!("cronbox-{}", uuid::Uuid::new_v4()));
-    fs::create_dir(&folder).context("cannot create a folder for the file")?;
-    let file = folder.join("workflow.yaml");
-    let edited = write_private(&file, &to_yaml(&shown)?).and_then(|()| run_editor(&file)).and_then(|()| {
-        let text = fs::read_to_string(&file).context("cannot read the file again")?;
-        serde_saphyr::from_str::<Map<String, Value>>(&text).context("the file is no YAML any more")
-    });
-    fs::remove_dir_all(&folder).ok();
-    let edited = edited?;
+    fs::create_dir(folder).context("cannot create a folder for the file")?;
+    write_private(file, &to_yaml(&shown)?)?;
+    run_editor(file)?;
+    let text = fs::read_to_string(file).context("cannot read the file again")?;
+    let edited: Map<String, Value> = serde_saphyr::from_str(&text).context("the file is no YAML any more")?;
     let removed = shown.keys().filter(|field| !edited.contains_key(*field)).map(|field| (field.clone(), Value::Null));
     let changed = edited.iter().filter(|(field, value)| shown.get(*field) != Some(*value));
     Ok(changed.map(|(field, value)| (field.clone(), value.clone())).chain(removed).collect())
 }
 
-fn write_private(file: &std::path::Path, text: &str) -> anyhow::Result<()> {
+fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut opened = options.write(true).create_new(true).mode(0o600).open(file).context("cannot write the file")?;
     opened.write_all(text.as_bytes()).context("cannot write the file")
 }
 
-fn run_editor(file: &std::path::Path) -> anyhow::Result<()> {
+fn run_editor(file: &Path) -> anyhow::Result<()> {
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| text_variable(name).filter(|text| !text.is_empty()));
     let Some(editor) = editor else {
         bail!("set EDITOR, or name the fields: `cronbox workflow edit --help` lists their options")
