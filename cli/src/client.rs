@@ -68,7 +68,10 @@ impl Client {
     /// # Errors
     /// Fails if there is no key, if the key has characters that an HTTP header cannot carry, or if a sign-in has ended.
     pub(crate) async fn connect(access: &Access) -> anyhow::Result<Self> {
-        renew_token(access).await?;
+        // A sign-in that is not sent, because a key or another address stands above it, may have ended.
+        if let Some(Credential::Token(_)) = access.resolve()?.credential {
+            renew_token(access).await?;
+        }
         Self::with_settings(&access.resolve()?)
     }
 

@@ -1,4 +1,4 @@
-//! What people type instead of a cron, and what they are told.
+//! What people type instead of a cron, and the sentence that each of them gets.
 
 use schedule::Cron;
 

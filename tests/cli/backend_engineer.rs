@@ -1,5 +1,6 @@
 //! Tasks of a backend engineer.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::json;
@@ -7,6 +8,17 @@ use tests::{PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{Person, data};
+
+/// A profile of a person whose token has ended, and that cannot be renewed.
+const ENDED: &str = r#"[profiles.default]
+url = "https://cron.example.com"
+
+[profiles.default.oidc]
+issuer = "https://id.example.com"
+client_id = "cronbox-cli"
+token = "t"
+expires_on = "2020-01-01T00:00:00Z"
+"#;
 
 /// Start: one command keeps the address and the key, and no key is needed after it.
 #[tokio::test]
@@ -33,6 +45,20 @@ async fn login_keeps_address_and_key() {
 
     person.ok(&["logout"]).await;
     assert!(person.run(&["me", "--url", s.url()]).await.err.contains("there is no key"));
+    s.end().await;
+}
+
+/// A sign-in that has ended matters only where its token would be sent.
+#[tokio::test]
+async fn a_sign_in_that_has_ended_refuses_no_other_address() {
+    let s = Story::today().await;
+    let person = Person::without_key();
+    let file = person.write(".config/cronbox/config.toml", ENDED);
+    std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
+    let ended = person.run(&["me"]).await;
+    assert!(ended.code == 1 && ended.err.contains("the sign-in of profile default has ended"), "{ended:?}");
+    let elsewhere = person.run(&["me", "--url", s.url()]).await;
+    assert!(elsewhere.err.contains("there is no key"), "{elsewhere:?}");
     s.end().await;
 }
 

@@ -22,7 +22,7 @@ async fn missed_times_of_the_night_are_listed() {
     let admin = Person::admin(&s);
     let span = ["--from", "2026-03-02T00:00:00Z", "--to", "2026-03-02T10:00:00Z"];
     let said = admin.run(&[&["missed"], &span[..]].concat()).await;
-    assert_eq!(said.code, 1, "a missed time is told by the exit code: {said:?}");
+    assert_eq!(said.code, 1, "a missed time gives exit code 1: {said:?}");
     assert_eq!(said.out.matches(" missed ").count(), 6, "{}", said.out);
     let fine = admin.run(&["missed", "--from", "2026-03-02T00:00:00Z", "--to", "2026-03-02T09:00:00Z"]).await;
     assert_eq!((fine.code, fine.out.as_str()), (0, "nothing\n"));
@@ -105,7 +105,7 @@ async fn everything_stops_and_goes_on() {
 }
 
 #[tokio::test]
-async fn who_changed_a_cron_is_told() {
+async fn who_changed_a_cron_is_shown() {
     let s = Story::today().await;
     let person = Person::editor(&s);
     person.ok(&["workflow", "create", "payroll", "--log", "m", "--cron", "0 9 * * *"]).await;

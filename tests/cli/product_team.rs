@@ -69,7 +69,7 @@ async fn history_leads_back_until_the_end() {
 
 /// The editor of the second person saves while the first one's change is new.
 #[tokio::test]
-async fn of_two_editors_the_second_is_told() {
+async fn of_two_editors_the_second_is_refused() {
     let s = Story::today().await;
     let first = Person::editor(&s);
     first.ok(&["workflow", "create", "payroll", "--log", "m", "--cron", "0 9 * * *"]).await;
@@ -128,7 +128,7 @@ async fn a_workflow_is_paused_until_monday() {
 }
 
 #[tokio::test]
-async fn all_wrong_fields_are_told_at_once() {
+async fn all_wrong_fields_are_reported_at_once() {
     let s = Story::today().await;
     let words = ["workflow", "create", " ", "--log", "m", "--cron", "61 * * * *", "--timezone", "Europe/Pari"];
     let said = Person::editor(&s).run(&words).await;

@@ -67,9 +67,9 @@ async fn prune_touches_only_the_owners() {
     s.end().await;
 }
 
-/// One refused workflow is told with its line; the others are applied.
+/// A refused workflow is reported with its line; the others are applied.
 #[tokio::test]
-async fn a_part_that_fails_is_told() {
+async fn a_part_that_fails_is_reported() {
     let s = Story::today().await;
     let person = person(&s);
     let file = person.write("a.yaml", &FILE.replace("0 9", "61 9"));

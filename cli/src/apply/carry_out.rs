@@ -1,4 +1,4 @@
-//! Carries out a plan: each step is tried, and what failed is told for each.
+//! Carries out a plan: each step is tried, and each failure is reported.
 
 use std::process::ExitCode;
 

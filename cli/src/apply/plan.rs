@@ -177,7 +177,7 @@ async fn plan_entry(
     };
     let kind = match planned {
         Ok(kind) => kind,
-        // What the app refuses is told with the rest of the plan; anything else ends it.
+        // A refusal of the app is a step of the plan; any other failure ends the command.
         Err(error) if error.is::<Refusal>() => Kind::Refused(format!("{error:#}")),
         Err(error) => return Err(error),
     };
