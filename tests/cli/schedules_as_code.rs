@@ -45,6 +45,31 @@ async fn a_plan_is_printed_and_carried_out() {
     s.end().await;
 }
 
+/// What a file no longer has is gone: a label, a member of the inputs, and the fields of another action.
+#[tokio::test]
+async fn members_that_a_file_drops_are_removed() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let before = "  - name: b\n    starting_inputs: {x: {one: 1, two: 2}}";
+    let file = person.write("a.yaml", &FILE.replace("  - name: b", before));
+    person.ok(&["apply", "-f", &file]).await;
+    let after = "  - name: b\n    starting_inputs: {x: {two: 2}}";
+    let file = person.write(
+        "a.yaml",
+        &FILE
+            .replace("  - name: b", after)
+            .replace("tier: gold", "level: one")
+            .replace("{type: log, message: b}", "{type: http, method: POST, url: \"https://example.com/b\"}"),
+    );
+    person.ok(&["apply", "-f", &file]).await;
+    let b = person.json(&["workflow", "get", "b"]).await;
+    assert_eq!(b["labels"], json!({"level": "one", "owner": "payroll"}));
+    assert_eq!(b["starting_inputs"], json!({"x": {"two": 2}}));
+    assert_eq!((&b["action"]["type"], &b["action"]["message"]), (&json!("http"), &json!(null)));
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn prune_touches_only_the_owners() {
     let s = Story::today().await;

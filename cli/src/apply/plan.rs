@@ -163,7 +163,7 @@ async fn plan_entry(
             answer.map(|answer| Kind::Create { body, changes: answer["changes"].clone() })
         }
         Some(workflow) => {
-            let patch = Value::Object(complete(body));
+            let patch = complete(body, workflow)?;
             let path = format!("/workflows/{}", workflow.id);
             let answer: anyhow::Result<Value> = client.merge(&path, &dry, &patch, workflow.version).await;
             answer.map(|answer| match answer["changes"].as_array().is_none_or(Vec::is_empty) {
@@ -185,12 +185,26 @@ async fn plan_entry(
 }
 
 /// A field that the file leaves out gets its default: null in a merge patch.
-fn complete(mut fields: Map<String, Value>) -> Map<String, Value> {
+fn complete(mut fields: Map<String, Value>, existing: &WorkflowView) -> anyhow::Result<Value> {
     for field in OPTIONAL {
         fields.entry(field.to_owned()).or_insert(Value::Null);
     }
-    // A merge patch keeps the members of an object that it does not name; a list of labels is complete.
-    fields
+    let existing = serde_json::to_value(existing)?;
+    for (field, value) in &mut fields {
+        remove_others(value, &existing[field]);
+    }
+    Ok(Value::Object(fields))
+}
+
+/// A merge patch keeps the members of an object that it does not name, so that null has to remove what the file does not have.
+fn remove_others(wanted: &mut Value, existing: &Value) {
+    let (Value::Object(wanted), Value::Object(existing)) = (wanted, existing) else { return };
+    for (name, existing) in existing {
+        match wanted.get_mut(name) {
+            Some(wanted) => remove_others(wanted, existing),
+            None => drop(wanted.insert(name.clone(), Value::Null)),
+        }
+    }
 }
 
 impl FileEntry {
