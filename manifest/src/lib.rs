@@ -35,6 +35,8 @@ struct Document {
 pub struct Manifest {
     /// Who owns its workflows: the value of their label `owner`.
     pub owner: Option<String>,
+    /// The team of each workflow that names none.
+    pub team: Option<Team>,
     /// Its workflows.
     pub entries: Vec<Entry>,
 }
@@ -93,7 +95,11 @@ pub fn parse_manifest(text: &str, environment: &dyn Fn(&str) -> Option<String>) 
             Err(found) => complaints.extend(found),
         }
     }
-    if complaints.is_empty() { Ok(Manifest { owner: document.owner, entries }) } else { Err(complaints) }
+    if complaints.is_empty() {
+        Ok(Manifest { owner: document.owner, team: document.team.map(Team::Named), entries })
+    } else {
+        Err(complaints)
+    }
 }
 
 impl Entry {

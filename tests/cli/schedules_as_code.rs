@@ -86,6 +86,9 @@ async fn prune_touches_only_the_owners() {
     let left = person.json(&["workflow", "ls", "--sort", "name"]).await;
     let names: Vec<_> = left.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
     assert_eq!(names, ["a", "manual", "of another"]);
+    let empty = person.write("empty.yaml", "version: cronbox/v1\nowner: payroll\nworkflows: []\n");
+    let plan = person.run(&["apply", "-f", &empty, "--prune", "--dry-run"]).await;
+    assert!(plan.out.contains("- archive a (in no file)") && plan.out.contains("1 to archive"), "{plan:?}");
     let unowned = person.write("c.yaml", &FILE.replace("owner: payroll\n", ""));
     let said = person.run(&["apply", "-f", &unowned, "--prune"]).await;
     assert!(said.code == 1 && said.err.contains("--prune needs `owner:`"), "{said:?}");

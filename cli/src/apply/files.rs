@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use manifest::{Entry, parse_manifest};
+use manifest::{Entry, Team, parse_manifest};
 
 use crate::config::text_variable;
 use crate::print::print_error;
@@ -14,6 +14,8 @@ use crate::print::print_error;
 pub(super) struct Files {
     /// The owners that the files name, each once.
     pub(super) owners: Vec<String>,
+    /// Each file without a workflow, and its team: what that file had once is surplus.
+    pub(super) empty: Vec<(String, Option<Team>)>,
     pub(super) entries: Vec<FileEntry>,
 }
 
@@ -28,12 +30,15 @@ pub(super) struct FileEntry {
 /// # Errors
 /// Fails if a file cannot be read.
 pub(super) fn read_files(named: &[PathBuf]) -> anyhow::Result<Option<Files>> {
-    let (mut files, mut is_wrong) = (Files { owners: Vec::new(), entries: Vec::new() }, false);
+    let (mut files, mut is_wrong) = (Files { owners: Vec::new(), empty: Vec::new(), entries: Vec::new() }, false);
     for path in list_files(named)? {
         let (name, text) = read_text(&path)?;
         match parse_manifest(&text, &text_variable) {
             Ok(manifest) => {
                 files.owners.extend(manifest.owner);
+                if manifest.entries.is_empty() {
+                    files.empty.push((name.clone(), manifest.team));
+                }
                 files.entries.extend(manifest.entries.into_iter().map(|entry| FileEntry { file: name.clone(), entry }));
             }
             Err(complaints) => {

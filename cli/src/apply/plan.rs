@@ -1,6 +1,6 @@
 //! What `apply` would do: a step for each workflow, as the app itself says by a dry run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
@@ -91,7 +91,13 @@ pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> any
     }
     let teams = Teams::read(client).await?;
     let placed = place(&teams, files.entries)?;
-    let existing = read_existing(client, placed.iter().map(|(team, _)| *team)).await?;
+    let mut involved: BTreeSet<i64> = placed.iter().map(|(team, _)| *team).collect();
+    if prune {
+        for (file, team) in &files.empty {
+            involved.insert(teams.find(team.as_ref(), file)?);
+        }
+    }
+    let existing = read_existing(client, involved).await?;
     let steps = futures::stream::iter(&placed)
         .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone()))))
         .buffered(AT_ONCE)
@@ -113,7 +119,7 @@ pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> any
 pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Result<Plan> {
     let teams = Teams::read(client).await?;
     let placed = place(&teams, files.entries)?;
-    let existing = read_existing(client, placed.iter().map(|(team, _)| *team)).await?;
+    let existing = read_existing(client, placed.iter().map(|(team, _)| *team).collect()).await?;
     let steps = placed.iter().map(|(team, one)| {
         let found = existing.get(&(*team, one.entry.name.clone()));
         let kind = found.map_or(Kind::Keep, |workflow| Kind::Archive { id: workflow.id });
@@ -125,7 +131,7 @@ pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Resul
 type Placed = Vec<(i64, FileEntry)>;
 
 fn place(teams: &Teams, entries: Vec<FileEntry>) -> anyhow::Result<Placed> {
-    entries.into_iter().map(|one| Ok((teams.find(&one)?, one))).collect()
+    entries.into_iter().map(|one| Ok((teams.find(one.entry.team.as_ref(), &one.place())?, one))).collect()
 }
 
 fn is_surplus(workflow: &WorkflowView, owners: &[String], placed: &Placed) -> bool {
@@ -134,12 +140,9 @@ fn is_surplus(workflow: &WorkflowView, owners: &[String], placed: &Placed) -> bo
 }
 
 /// The workflows of these teams that are not archived, by team and name.
-async fn read_existing(
-    client: &Client,
-    teams: impl Iterator<Item = i64>,
-) -> anyhow::Result<BTreeMap<(i64, String), WorkflowView>> {
+async fn read_existing(client: &Client, teams: BTreeSet<i64>) -> anyhow::Result<BTreeMap<(i64, String), WorkflowView>> {
     let mut existing = BTreeMap::new();
-    for team in teams.collect::<std::collections::BTreeSet<_>>() {
+    for team in teams {
         let query = [("team_id", team.to_string())];
         let found: Vec<WorkflowView> = client.read_list("/workflows", &query, usize::MAX).await?;
         existing.extend(found.into_iter().map(|workflow| ((team, workflow.name.clone()), workflow)));
@@ -224,17 +227,15 @@ impl Teams {
         Ok(Self { by_name: teams.into_iter().map(|team| (team.name, team.id)).collect(), own })
     }
 
-    fn find(&self, one: &FileEntry) -> anyhow::Result<i64> {
-        match &one.entry.team {
+    fn find(&self, team: Option<&Team>, place: &str) -> anyhow::Result<i64> {
+        match team {
             Some(Team::Numbered(id)) => Ok(*id),
             Some(Team::Named(name)) => self
                 .by_name
                 .get(name)
                 .copied()
-                .with_context(|| format!("{}: there is no team {name}: `cronbox team ls` lists them", one.place())),
-            None => {
-                self.own.with_context(|| format!("{}: write `team:`, because your key is not of one team", one.place()))
-            }
+                .with_context(|| format!("{place}: there is no team {name}: `cronbox team ls` lists them")),
+            None => self.own.with_context(|| format!("{place}: write `team:`, because your key is not of one team")),
         }
     }
 }
