@@ -1,4 +1,4 @@
-//! What people write instead of a cron, and what they should write.
+//! Step 1 of 7: what people write instead of a cron, and what they should write.
 //!
 //! It is asked only after the parser has refused a text. The rules are tried in their order; the first one that fits answers. Their
 //! examples are typed mistakes of people; tests/mistakes.rs has them all.

@@ -1,4 +1,4 @@
-//! What the answers of the API look like. The service writes these types; the command line and the tests read them.
+//! Steps 1 and 7 of 7: what the answers of the API look like. The service writes these types; the command line and the tests read them.
 //!
 //! No axum and no sqlx: a client needs neither. An enum here has the same variants as that of the crate that decides it; the
 //! service translates it by a `match` without a default, so that a new variant there is a compiler's error here.

@@ -1,4 +1,4 @@
-//! The dead-letter queues as SQS shows them, so that an operator's commands can be rehearsed here. Step 5 of the chain.
+//! Step 5 of 7: the dead-letter queues as SQS shows them, so that an operator's commands can be rehearsed here.
 //!
 //! Of AWS's JSON protocol for SQS: `ReceiveMessage`, `DeleteMessage`, `ChangeMessageVisibility` (also as a batch), `GetQueueAttributes`,
 //! `GetQueueUrl` and `ListQueues`. A queue's URL is `http://HOST/<account>/<name>`. Messages come in their order; a received one is hidden for a while.
