@@ -70,6 +70,25 @@ async fn members_that_a_file_drops_are_removed() {
     s.end().await;
 }
 
+/// A header's value is write-only: null in a file keeps the stored one, and a header that is in no file is removed.
+#[tokio::test]
+async fn a_header_of_null_keeps_its_value() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let with = |headers: &str| {
+        let action = format!("{{type: http, method: POST, url: \"https://example.com/b\", headers: {headers}}}");
+        FILE.replace("{type: log, message: b}", &action)
+    };
+    let file = person.write("a.yaml", &with("{x-one: value, x-two: value}"));
+    person.ok(&["apply", "-f", &file]).await;
+    let file = person.write("a.yaml", &with("{x-one: null, x-two: null}"));
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    let file = person.write("a.yaml", &with("{x-one: null}"));
+    person.ok(&["apply", "-f", &file]).await;
+    assert_eq!(person.json(&["workflow", "get", "b"]).await["action"]["headers"], json!({"x-one": null}));
+    s.end().await;
+}
+
 #[tokio::test]
 async fn prune_touches_only_the_owners() {
     let s = Story::today().await;

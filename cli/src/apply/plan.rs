@@ -204,6 +204,8 @@ fn remove_others(wanted: &mut Value, existing: &Value) {
     let (Value::Object(wanted), Value::Object(existing)) = (wanted, existing) else { return };
     for (name, existing) in existing {
         match wanted.get_mut(name) {
+            // Also a secret, which reads as null: null in a file keeps the stored one.
+            Some(same) if same == existing => drop(wanted.remove(name)),
             Some(wanted) => remove_others(wanted, existing),
             None => drop(wanted.insert(name.clone(), Value::Null)),
         }
