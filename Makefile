@@ -10,9 +10,9 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
-.PHONY: clients registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy rehearsal terraform openapi deny
+.PHONY: clients console prometheus registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy rehearsal terraform openapi deny
 
-setup: ## installs what is missing: Postgres 15 or later, pgbouncer, Python tools in a venv
+setup: ## installs what is missing: Postgres 15 or later, pgbouncer, promtool, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
 
 up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: the build that `make test` makes)
@@ -32,7 +32,7 @@ model: setup ## visits every state of the model of the protocols, and compares 1
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test deploy --test clients --test schemathesis --test security --test oidc --test states --test ablations --test conformance -- -D warnings
+	cargo clippy --workspace --test deploy --test clients --test schemathesis --test security --test oidc --test console --test states --test ablations --test conformance -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
@@ -67,16 +67,23 @@ nightly: setup ## checks that take too long or depend on the day; all mutants wi
 	python3 scripts/tzdata.py check schedule/data/zones.bin
 	cargo test --workspace --test torture -- --full --seed $$(date +%y%j0000)
 	$(MAKE) security SIZE=full
-	$(MAKE) bench ONLY=B13,B14 SIZE=full
+	$(MAKE) bench ONLY=B13,B14,B17 SIZE=full
 
 mutants: setup ## changes the code in small ways; each change must fail a test. Takes many hours: SHARD=0/7 does a seventh
 	sh scripts/mutants.sh "$(TARGET)" "$(SHARD)"
 
-lambdas: ## target/lambdas/x86_64/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
+lambdas: ## target/lambdas/x86_64/{publisher,runner,notifier}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
 	CRONBOX_RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
 
 image: ## target/image/x86_64/cronbox.tar, an OCI image of app and CLI, on Debian. ARCH=arm64 on such a machine; RDS_CA=file.pem
 	CRONBOX_RDS_CA="$(RDS_CA)" sh scripts/image.sh "$(TARGET)" "$(or $(ARCH),x86_64)" "$(or $(PROFILE),release)"
+
+prometheus: setup ## checks deploy/prometheus with promtool, and compares the metrics of rules, dashboard and docs with real pages
+	sh scripts/prometheus.sh
+	cargo build --workspace --bins
+	cargo test --workspace --test app -- metrics::
+	cargo test --workspace --test publisher -- metrics::page
+	cargo test --workspace --test house -- monitoring
 
 deploy: ## checks deploy/: the compose file and the systemd units
 	sh scripts/deploy.sh "$(TARGET)"
@@ -128,6 +135,12 @@ oidc: setup ## signs people in at Canaille and at npm's oidc-provider, real prov
 	cargo build -p cli
 	cargo test --workspace --test oidc -- --nocapture
 
+console: setup ## people use the console in a real Chromium, and sign in at Canaille; pictures of its pages are in TARGET/console then. ONLY=the_keyboard_suffices
+	sh scripts/browser.sh
+	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
+	sh scripts/venv.sh "$(TARGET)/venv-console" scripts/console.txt
+	ONLY="$(ONLY)" cargo test --workspace --test console -- --nocapture
+
 clients: setup ## validates the description of the API, makes the packages of clients/ in TARGET/clients, and takes the README's tour with each
 	sh scripts/clients.sh "$(TARGET)"
 	cargo build --locked --manifest-path clients/rust/Cargo.toml --target-dir "$(TARGET)/clients/rust" --example tour
@@ -136,7 +149,7 @@ clients: setup ## validates the description of the API, makes the packages of cl
 pins: ## writes versions and digests of all Python tools (scripts/*.txt) from their lists (scripts/*.in)
 	sh scripts/pins.sh "$(TARGET)"
 
-ci: setup lint deny sqlx-check test model security oidc clients terraform
+ci: setup lint deny sqlx-check test prometheus model security oidc console clients terraform
 
 deny: ## checks licences, sources, banned crates and advisories (CRONBOX_ADVISORY_DB=DIR); does not change Cargo.lock
 	sh scripts/deny.sh "$(TARGET)"

@@ -28,7 +28,7 @@ cp -R "$root/terraform" "$root/docs" "$copy"
 for env in dev stage prod; do
     (cd "$copy/terraform/envs/$env" && init && terraform validate -no-color)
 done
-for module in cron network; do
+for module in cron network notifier; do
     (cd "$copy/terraform/modules/$module" && init && terraform validate -no-color && terraform test -no-color)
 done
 # Plans of the service call Secrets Manager, so its tests run against an emulator (tests/deploy/whole.rs).

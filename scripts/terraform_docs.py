@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-MODULES = ["cron", "network", "service"]
+MODULES = ["cron", "network", "notifier", "service"]
 BEGIN, END = "<!-- BEGIN_TF_DOCS -->\n", "<!-- END_TF_DOCS -->\n"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -19,7 +19,7 @@ use self::files::read_files;
 use self::plan::{Plan, archive_plan, make_plan};
 use crate::client::Client;
 use crate::common::Common;
-use crate::print::{print_json, print_text};
+use crate::output::Output;
 
 /// Which files.
 #[derive(Args)]
@@ -73,7 +73,7 @@ pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&apply.common.access).await?;
     let Some(files) = read_files(&apply.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = make_plan(&client, files, apply.prune).await?;
-    print_plan(&plan, &apply.common)?;
+    print_plan(&plan, apply.common.output)?;
     match apply.dry_run || plan.changes_nothing() {
         true => Ok(verdict_of_refusals(&plan)),
         false => carry_out(&client, plan, apply.common.output).await,
@@ -85,7 +85,7 @@ pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&diff.common.access).await?;
     let Some(files) = read_files(&diff.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = make_plan(&client, files, diff.prune).await?;
-    print_plan(&plan, &diff.common)?;
+    print_plan(&plan, diff.common.output)?;
     let is_equal = plan.changes_nothing() && plan.refused() == 0;
     Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -95,7 +95,7 @@ pub(crate) async fn delete_defined(delete: &Delete) -> anyhow::Result<ExitCode> 
     let client = Client::connect(&delete.common.access).await?;
     let Some(files) = read_files(&delete.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = archive_plan(&client, files).await?;
-    print_plan(&plan, &delete.common)?;
+    print_plan(&plan, delete.common.output)?;
     match delete.dry_run || plan.changes_nothing() {
         true => Ok(ExitCode::SUCCESS),
         false => carry_out(&client, plan, delete.common.output).await,
@@ -106,9 +106,6 @@ fn verdict_of_refusals(plan: &Plan) -> ExitCode {
     if plan.refused() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print_plan(plan: &Plan, common: &Common) -> anyhow::Result<()> {
-    match common.output.is_for_programs() {
-        true => print_json(&plan.to_json()).map(drop),
-        false => print_text(&plan.in_words()).map(drop),
-    }
+fn print_plan(plan: &Plan, output: Output) -> anyhow::Result<ExitCode> {
+    output.print_object(&plan.to_json(), &plan.names().join("\n"), |_| plan.in_words())
 }

@@ -2,21 +2,20 @@
 
 mod ends;
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use api_types::audit::{AuditDifferenceView, AuditVerifyView, AuditView, ChainEndView};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use self::ends::End;
 use crate::client::{Access, Client, wait_for};
-use crate::print::{one_line, pass_json_lines, print_json, print_json_lines, print_text};
+use crate::common::OperatorCommon;
+use crate::output::{Cell, Look, Row, View, word};
+use crate::print::{one_line, pass_json_lines};
 
-/// A page of the API at most.
-const PAGE: u64 = 200;
 /// How often a follower asks for newer entries.
 const FOLLOW_EVERY: Duration = Duration::from_secs(5);
 
@@ -61,15 +60,12 @@ struct Chosen {
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     #[command(flatten)]
     chosen: Chosen,
     /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: u64,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    json: bool,
+    limit: usize,
 }
 
 /// Which entries are exported.
@@ -91,10 +87,7 @@ pub(crate) struct Export {
 #[derive(Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
-    access: Access,
-    /// Print JSON, with the ends of all chains.
-    #[arg(long)]
-    json: bool,
+    common: OperatorCommon,
     /// Compare the chains with the ends that the verification before has written to this file, then write the new ends.
     #[arg(long, value_name = "FILE")]
     ends: Option<PathBuf>,
@@ -125,50 +118,33 @@ impl Chosen {
 }
 
 async fn list_entries(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::connect(&list.access).await?;
-    let (mut rows, mut cursor) = (Vec::new(), None::<String>);
-    while (rows.len() as u64) < list.limit {
-        let mut query = list.chosen.query();
-        query.push(("limit", PAGE.min(list.limit - rows.len() as u64).to_string()));
-        query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        let page = client.get("/audit", &query).await?;
-        rows.extend(page["items"].as_array().cloned().unwrap_or_default());
-        cursor = page["next_cursor"].as_str().map(str::to_owned);
-        if cursor.is_none() {
-            break;
-        }
-    }
-    if list.json {
-        return print_json_lines(&rows);
-    }
-    print_text(&table(&rows))
+    let client = Client::connect(&list.common.access).await?;
+    let rows: Vec<AuditView> = client.read_list("/audit", &list.chosen.query(), list.limit).await?;
+    list.common.output().print_rows(&rows)
 }
 
-fn table(rows: &[Value]) -> String {
-    if rows.is_empty() {
-        return "nothing\n".to_owned();
+impl Row for AuditView {
+    const COLUMNS: &'static [&'static str] =
+        &["ENTRY", "AT", "VERB", "SUBJECT", "BY", "ACTOR", "ADDRESS", "TEAM", "TRACE"];
+    const WIDE_FROM: usize = 7;
+
+    fn handle(&self) -> String {
+        self.id.to_string()
     }
-    let mut table = format!(
-        "{:<10} {:<21} {:<14} {:<28} {:<24} {:<16} {}\n",
-        "ENTRY", "AT", "VERB", "SUBJECT", "ACTOR", "ADDRESS", "NAME"
-    );
-    for row in rows {
-        let text = |field: &str| one_line(row[field].as_str().unwrap_or("-"));
-        let at: String = text("at").chars().take(19).collect();
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            table,
-            "{:<10} {:<21} {:<14} {:<28} {:<24} {:<16} {}",
-            row["id"],
-            format!("{at}Z"),
-            text("verb"),
-            text("subject"),
-            text("actor"),
-            text("source_address"),
-            text("actor_name"),
-        );
+
+    fn cells(&self, view: View) -> Vec<Cell> {
+        vec![
+            self.id.into(),
+            view.time(Some(self.at)),
+            Cell::from(&self.verb),
+            Cell::from(&self.subject),
+            Cell::optional(self.actor_name.as_deref()),
+            Cell::from(&self.actor),
+            Cell::optional(self.source_address.as_deref()),
+            Cell::optional(self.team_id),
+            Cell::optional(self.trace_id.as_deref()),
+        ]
     }
-    table
 }
 
 /// Prints entries. At the end the cursor goes to standard error, so that the output has only entries: also after a
@@ -208,79 +184,97 @@ async fn print_pages(client: &Client, export: &Export, cursor: &mut Option<Strin
 }
 
 async fn verify_log(verify: &Verify) -> anyhow::Result<ExitCode> {
-    let client = Client::connect(&verify.access).await?;
+    let client = Client::connect(&verify.common.access).await?;
     let stored = verify.ends.as_deref().map_or(Ok(Vec::new()), ends::read_ends)?;
     let mut result = Verified::default();
     let mut query = Vec::new();
-    let last = loop {
-        let part = client.get("/audit:verify", &query).await?;
-        result.add_part(&part);
-        match part["next_cursor"].as_str() {
-            Some(next) => query = vec![("cursor", next.to_owned())],
-            None => break part,
+    loop {
+        let part: AuditVerifyView = client.read("/audit:verify", &query).await?;
+        query = part.next_cursor.iter().map(|next| ("cursor", next.clone())).collect();
+        result.add_part(part);
+        if query.is_empty() {
+            break;
         }
-    };
-    let replaced = ends::list_replaced(&client, &stored).await?;
-    let (through, chain_ends) = (&last["through_id"], &last["ends"]);
-    if verify.json {
-        let Verified { entries, anchors, differences } = &result;
-        print_json(&json!({
-            "entries": entries, "anchors": anchors, "through_id": through, "differences": differences,
-            "ends": chain_ends, "replaced_ends": replaced,
-        }))?;
-    } else {
-        print_text(&result.describe(through, &replaced))?;
     }
-    if !result.differences.is_empty() || !replaced.is_empty() {
+    result.replaced_ends = ends::list_replaced(&client, &stored).await?;
+    let findings = result.list_findings();
+    verify.common.output().print_report(&result, "", &findings, &result.verdict(findings.len()))?;
+    if !findings.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
     if let Some(file) = &verify.ends {
-        ends::write_ends(file, chain_ends)?;
+        ends::write_ends(file, &result.ends)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sums of all parts of a verification.
-#[derive(Default)]
+/// All parts of a verification together.
+#[derive(Default, Serialize)]
 struct Verified {
-    entries: u64,
-    anchors: u64,
-    differences: Vec<Value>,
+    anchors: i64,
+    differences: Vec<AuditDifferenceView>,
+    ends: Vec<ChainEndView>,
+    entries: i64,
+    replaced_ends: Vec<ChainEndView>,
+    through_id: i64,
 }
 
 impl Verified {
-    fn add_part(&mut self, part: &Value) {
-        self.entries += part["entries"].as_u64().unwrap_or_default();
-        self.anchors += part["anchors"].as_u64().unwrap_or_default();
-        self.differences.extend(part["differences"].as_array().cloned().unwrap_or_default());
+    fn add_part(&mut self, part: AuditVerifyView) {
+        self.entries += part.entries;
+        self.anchors += part.anchors;
+        self.differences.extend(part.differences);
+        // Those of the last part count.
+        (self.through_id, self.ends) = (part.through_id, part.ends);
     }
 
-    fn describe(&self, through: &Value, replaced: &[End]) -> String {
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        for difference in &self.differences {
-            let team = name_team(difference["team_id"].as_i64());
-            let (kind, after) = (difference["kind"].as_str().unwrap_or_default(), &difference["after_id"]);
-            let _ = writeln!(text, "{kind:<10} {team}: entries after {after} up to {}", difference["through_id"]);
-        }
-        for end in replaced {
-            let team = name_team(end.team_id);
-            let _ = writeln!(text, "{:<10} {team}: block {} is missing or has another hash", "replaced", end.sequence);
-        }
-        let verdict = match self.differences.len() + replaced.len() {
+    fn list_findings(&self) -> Vec<Finding<'_>> {
+        let differences = self.differences.iter().map(Finding::Difference);
+        differences.chain(self.replaced_ends.iter().map(Finding::Replaced)).collect()
+    }
+
+    fn verdict(&self, findings: usize) -> String {
+        let verdict = match findings {
             0 => "nothing differs".to_owned(),
             1 => "1 difference".to_owned(),
             more => format!("{more} differences"),
         };
-        let Self { entries, anchors, .. } = self;
-        let _ = writeln!(
-            text,
-            "{entries} entries up to {through} verified, {anchors} anchors of dropped months: {verdict}"
-        );
-        text
+        let Self { entries, anchors, through_id, .. } = self;
+        format!("{entries} entries up to {through_id} verified, {anchors} anchors of dropped months: {verdict}\n")
     }
 }
 
-fn name_team(team_id: Option<i64>) -> String {
-    team_id.map_or_else(|| "no team".to_owned(), |team| format!("team {team}"))
+/// What differs.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Finding<'a> {
+    /// Entries.
+    Difference(&'a AuditDifferenceView),
+    /// A block that is missing or has another hash than the file says.
+    Replaced(&'a ChainEndView),
+}
+
+impl Row for Finding<'_> {
+    const COLUMNS: &'static [&'static str] = &["DIFFERENCE", "TEAM", "WHERE"];
+    const WIDE_FROM: usize = 3;
+
+    fn handle(&self) -> String {
+        match self {
+            Self::Difference(difference) => difference.through_id.to_string(),
+            Self::Replaced(end) => end.sequence.to_string(),
+        }
+    }
+
+    fn cells(&self, _view: View) -> Vec<Cell> {
+        let (kind, team_id, place) = match self {
+            Self::Difference(AuditDifferenceView { kind, team_id, after_id, through_id }) => {
+                (word(kind), team_id, format!("entries after {after_id} up to {through_id}"))
+            }
+            Self::Replaced(ChainEndView { team_id, sequence, .. }) => {
+                ("replaced".to_owned(), team_id, format!("block {sequence} is missing or has another hash"))
+            }
+        };
+        let team = team_id.map_or_else(|| "none".to_owned(), |team| team.to_string());
+        vec![Cell::with_look(kind, Look::Bad), Cell::from(team), Cell::from(place)]
+    }
 }

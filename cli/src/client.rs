@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use api_types::page::Page;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use dead_letters::FireClient;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
@@ -62,6 +63,18 @@ pub(crate) struct Refusal {
     fields: Vec<String>,
 }
 
+impl Opener {
+    /// Creates a client that delivers fires; it sends nothing yet.
+    ///
+    /// # Errors
+    /// Fails if there is no key, or if the key has characters that an HTTP header cannot carry.
+    pub(crate) fn connect(&self) -> anyhow::Result<FireClient> {
+        let key = self.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
+        check_scheme(&self.url, self.allow_http)?;
+        FireClient::new(&self.url, key, PATIENCE).context("CRONBOX_SCHEDULER_KEY")
+    }
+}
+
 impl Client {
     /// Creates a client. It renews the token of a person that ends soon, and sends nothing else yet.
     ///
@@ -88,16 +101,6 @@ impl Client {
             }
             None => Err(anyhow!("there is no key: set CRONBOX_KEY, or run `cronbox login`")),
         }
-    }
-
-    /// Creates a client that delivers fires; it sends nothing yet.
-    ///
-    /// # Errors
-    /// Fails if there is no key, or if the key has characters that an HTTP header cannot carry.
-    pub(crate) fn with_scheduler_key(opener: &Opener) -> anyhow::Result<Self> {
-        let key = opener.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
-        check_scheme(&opener.url, opener.allow_http)?;
-        Self::with_header(&opener.url, KEY_HEADER, key).context("CRONBOX_SCHEDULER_KEY")
     }
 
     fn with_header(url: &str, name: HeaderName, key: &str) -> anyhow::Result<Self> {
@@ -250,25 +253,6 @@ impl Client {
             return Err(Refusal::read(status, &serde_json::from_str(&text).unwrap_or(Value::Null)).into());
         }
         Ok((text, next))
-    }
-
-    /// Sends a POST of a JSON body to a path below `/api/v1`.
-    ///
-    /// # Errors
-    /// Returns a [`Refusal`], or fails if the app cannot be reached.
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.send(self.request(Method::POST, path, &[])?.json(body)).await
-    }
-
-    /// Sends a POST, and returns the status and body of any answer for the caller to evaluate.
-    ///
-    /// # Errors
-    /// Fails if the server does not answer.
-    pub(crate) async fn post_for_answer(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Vec<u8>)> {
-        let request = self.request(Method::POST, path, &[])?.json(body);
-        let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
-        let status = answer.status().as_u16();
-        Ok((status, answer.bytes().await.with_context(|| self.unreached())?.to_vec()))
     }
 
     fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> anyhow::Result<RequestBuilder> {

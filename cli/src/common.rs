@@ -8,8 +8,8 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::client::{Access, Client};
-use crate::output::{Form, Output, to_yaml};
-use crate::print::{one_line, print_json, print_text};
+use crate::output::{Output, OutputOrJson};
+use crate::print::one_line;
 
 /// The connection and the output.
 #[derive(Args)]
@@ -18,6 +18,21 @@ pub(crate) struct Common {
     pub(crate) access: Access,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// The same for a command of operators, which had `--json` before it had `-o`.
+#[derive(Args)]
+pub(crate) struct OperatorCommon {
+    #[command(flatten)]
+    pub(crate) access: Access,
+    #[command(flatten)]
+    output: OutputOrJson,
+}
+
+impl OperatorCommon {
+    pub(crate) fn output(&self) -> Output {
+        self.output.resolve()
+    }
 }
 
 /// Whether a write only says what it would change.
@@ -46,11 +61,10 @@ pub(crate) async fn print_changes(
     output: Output,
 ) -> anyhow::Result<ExitCode> {
     let answer: Value = client.write(method, path, &[("dry_run", "true".to_owned())], body).await?;
-    match output.form {
-        Form::Json => print_json(&answer["changes"]),
-        Form::Yaml => print_text(&to_yaml(&answer["changes"])?),
-        _ => print_text(&changes_in_words(&answer["changes"])),
-    }
+    let changes = &answer["changes"];
+    let subjects: Vec<&str> =
+        changes.as_array().into_iter().flatten().filter_map(|change| change["subject"].as_str()).collect();
+    output.print_object(changes, &subjects.join("\n"), |_| changes_in_words(changes))
 }
 
 /// Changes as lines: `~` changes, `+` is new, `-` is gone.

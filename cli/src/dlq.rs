@@ -5,23 +5,27 @@
 
 mod in_flight;
 mod ledger;
-mod message;
-mod queue;
+mod place;
 mod redrive;
 mod table;
+mod text;
 
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use dead_letters::{Content, DeadMessage};
 
 use self::in_flight::{InFlight, Stop};
 use self::ledger::Known;
-use self::message::{Content, DeadMessage, require_all_found};
-use self::queue::{At, Queue};
+use self::place::{At, open_queue, require_all_found};
 use self::redrive::redrive_messages;
+use self::table::MessageView;
+use self::text::message_line;
 use crate::client::{Access, Client, wait_for};
-use crate::print::{print_error, print_json, print_json_lines, print_text};
+use crate::common::OperatorCommon;
+use crate::output::{OutputOrJson, Stream};
+use crate::print::print_error;
 
 /// What can be done about dead-letter messages.
 #[derive(Subcommand)]
@@ -39,6 +43,8 @@ pub(crate) enum Verb {
     /// app does not answer for stay in the queue, and so do unreadable ones; exit 1 if there are any.
     Redrive(redrive::Arguments),
     /// Delete messages without posting them: their fires are lost, unless the app received them otherwise.
+    ///
+    /// For programs it prints each complete message before it is deleted, so that `-o json` can save them to a file.
     Discard(Discard),
 }
 
@@ -48,13 +54,10 @@ pub(crate) struct List {
     #[command(flatten)]
     at: At,
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    json: bool,
 }
 
 /// The arguments of `show`.
@@ -63,13 +66,10 @@ pub(crate) struct Show {
     #[command(flatten)]
     at: At,
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     /// The messages, by message id.
     #[arg(value_name = "ID", required = true, value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    json: bool,
 }
 
 /// The arguments of `discard`.
@@ -86,9 +86,8 @@ pub(crate) struct Discard {
     /// Confirm --all.
     #[arg(long)]
     yes: bool,
-    /// Print one JSON object per line, bodies included, so that deleted messages can be saved to a file.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOrJson,
 }
 
 /// Runs the command.
@@ -105,33 +104,32 @@ pub(crate) fn run_dlq(verb: &Verb) -> anyhow::Result<ExitCode> {
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     let messages = read_messages(&list.at, list.limit, |_| true).await?;
-    let known = read_decisions(&list.access, &messages).await?;
-    if list.json {
-        return print_json_lines(
-            messages.iter().zip(&known).map(|(message, known)| table::message_json(message, known)),
-        );
-    }
-    print_text(&table::list_messages(&messages, &known))
+    let known = read_decisions(&list.common.access, &messages).await?;
+    let rows: Vec<_> = messages.iter().zip(&known).map(|(message, known)| MessageView::of(message, known)).collect();
+    list.common.output().print_rows(&rows)
 }
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
     let messages =
         read_messages(&arguments.at, arguments.ids.len(), |message| arguments.ids.contains(&message.id)).await?;
     require_all_found(&arguments.ids, &messages)?;
-    let known = read_decisions(&arguments.access, &messages).await?;
-    let messages = messages.iter().zip(&known);
-    if arguments.json {
-        return print_json_lines(messages.map(|(message, known)| table::full_json(message, known)));
-    }
-    print_text(&messages.map(|(message, known)| table::full_text(message, known)).collect::<Vec<_>>().join("\n"))
+    let known = read_decisions(&arguments.common.access, &messages).await?;
+    let views = messages.iter().zip(&known).map(|(message, known)| MessageView::of(message, known).with_content());
+    let views: Vec<_> = views.collect();
+    arguments
+        .common
+        .output()
+        .print_rows_with(&views, |_| views.iter().map(MessageView::full_text).collect::<Vec<_>>().join("\n"))
 }
 
 async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
-    let queue = Queue::create_for(&arguments.at).await;
+    let queue = open_queue(&arguments.at).await;
     let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
-    let discarded = discard_from(&mut in_flight, arguments).await;
+    let mut stream = Stream::new(arguments.output.resolve());
+    let discarded = discard_from(&mut in_flight, arguments, &mut stream).await;
     let is_stopped = in_flight.is_stopped();
     in_flight.put_back().await;
+    stream.end()?;
     let discarded = discarded?;
     if is_stopped {
         return Ok(ExitCode::FAILURE);
@@ -141,7 +139,11 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints each message before it is deleted.
-async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyhow::Result<Vec<DeadMessage>> {
+async fn discard_from(
+    in_flight: &mut InFlight<'_>,
+    arguments: &Discard,
+    stream: &mut Stream,
+) -> anyhow::Result<Vec<DeadMessage>> {
     let mut discarded = Vec::new();
     while arguments.all || discarded.len() < arguments.ids.len() {
         let messages = in_flight.receive_new().await?;
@@ -149,10 +151,8 @@ async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyh
             break;
         }
         for message in messages.into_iter().filter(|message| arguments.all || arguments.ids.contains(&message.id)) {
-            match arguments.json {
-                true => print_json(&table::full_json(&message, &Known::Unasked))?,
-                false => print_text(&format!("discarded {}\n", table::message_line(&message)))?,
-            };
+            let view = MessageView::of(&message, &Known::Unasked).with_content();
+            stream.print_next(&view, || format!("discarded {}\n", message_line(&message)))?;
             in_flight.delete_message(&message).await?;
             discarded.push(message);
         }
@@ -166,7 +166,7 @@ async fn read_messages(
     limit: usize,
     is_wanted: impl Fn(&DeadMessage) -> bool,
 ) -> anyhow::Result<Vec<DeadMessage>> {
-    let queue = Queue::create_for(at).await;
+    let queue = open_queue(at).await;
     let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
     let mut wanted = Vec::new();
     let received = loop {

@@ -1,17 +1,25 @@
 //! `cronbox drift`: shows how EventBridge differs from the database, and requests a sweep.
 
-use std::fmt::Write as _;
+mod difference;
+mod report;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use api_types::drift::{DriftView, SweepView};
 use api_types::outbox::OutboxView;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use reqwest::Method;
+use serde::Serialize;
+use serde_json::json;
 
-use crate::client::{Access, Client, wait_for};
-use crate::print::{one_line, print_json, print_text};
+use self::difference::{Difference, Repair, list_differences};
+use self::report::Report;
+use crate::client::{Client, wait_for};
+use crate::common::OperatorCommon;
+use crate::output::{Output, word};
 
 /// How often to check whether a sweep is done.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -19,8 +27,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Rows of the outbox that are read to name repairs.
 const MOST_REPAIRS: usize = 1_000;
-/// The report's counts of differences, in the order of the table.
-const CLASSES: [&str; 5] = ["missing", "changed", "disabled_out_of_band", "stale_template", "orphan"];
 
 /// The commands about drift.
 #[derive(Subcommand)]
@@ -35,26 +41,20 @@ pub(crate) enum Verb {
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    access: Access,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    common: OperatorCommon,
 }
 
 /// The arguments of `check`.
 #[derive(Args)]
 pub(crate) struct Check {
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     /// Delete orphans and make unexplained changes even if they are many; use it only if you know why they are.
     #[arg(long)]
     force: bool,
     /// Wait until it is done, and show its findings; exit 1 if there were differences.
     #[arg(long)]
     wait: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the command.
@@ -67,34 +67,46 @@ pub(crate) fn run_drift(verb: &Verb) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The known drift, and after a sweep that was waited for also what it repairs.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    drift: DriftView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repairs: Option<Vec<Repair>>,
+}
+
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
-    let drift = Client::connect(&arguments.access).await?.get("/drift", &[]).await?;
-    print_drift(&drift, arguments.json)?;
-    Ok(verdict(is_empty(&drift["workflows"]) && is_empty(&drift["orphans"])))
+    let drift: DriftView = Client::connect(&arguments.common.access).await?.read("/drift", &[]).await?;
+    let is_in_step = drift.workflows.is_empty() && drift.orphans.is_empty();
+    print_drift(arguments.common.output(), &Shown { drift, repairs: None })?;
+    Ok(verdict(is_in_step))
 }
 
 async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
-    let client = Client::connect(&arguments.access).await?;
-    let sweep = client.post("/drift:check", &json!({"force": arguments.force})).await?;
-    if arguments.wait {
-        let mut drift = done(&client, &sweep["id"]).await?;
-        drift["repairs"] = json!(list_repairs(&client, &drift["last"]["started_on"]).await?);
-        print_drift(&drift, arguments.json)?;
-        return Ok(verdict(differences(&drift["last"]["report"]) == 0));
+    let client = Client::connect(&arguments.common.access).await?;
+    let body = json!({"force": arguments.force});
+    let sweep: SweepView = client.write(Method::POST, "/drift:check", &[], &body).await?;
+    if !arguments.wait {
+        return arguments.common.output().print_object(&sweep, &sweep.id.to_string(), |_| {
+            format!("sweep {} is requested; `cronbox drift show` prints its result\n", sweep.id)
+        });
     }
-    match arguments.json {
-        true => print_json(&sweep),
-        false => print_text(&format!("sweep {} is requested; `cronbox drift show` prints its result\n", sweep["id"])),
-    }
+    let drift = wait_for_sweep(&client, sweep.id).await?;
+    let last = drift.last.as_ref().context("no sweep is done")?;
+    let found = Report::of(last)?.differences();
+    let repairs = Some(list_repairs(&client, last.started_on).await?);
+    print_drift(arguments.common.output(), &Shown { drift, repairs })?;
+    Ok(verdict(found == 0))
 }
 
 /// Returns the drift after this sweep is done.
-async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
+async fn wait_for_sweep(client: &Client, id: i64) -> anyhow::Result<DriftView> {
     let started = Instant::now();
     loop {
-        let drift = client.get("/drift", &[]).await?;
+        let drift: DriftView = client.read("/drift", &[]).await?;
         // A later sweep includes it.
-        if drift["last"]["id"].as_i64() >= id.as_i64() {
+        if drift.last.as_ref().is_some_and(|last| last.id >= id) {
             return Ok(drift);
         }
         if started.elapsed() > PATIENCE {
@@ -105,108 +117,23 @@ async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
 }
 
 /// The workflows that a sweep has enqueued for repair: their rows of the outbox name the difference.
-async fn list_repairs(client: &Client, since: &Value) -> anyhow::Result<Vec<Value>> {
-    let since: Option<DateTime<Utc>> = serde_json::from_value(since.clone()).unwrap_or_default();
+async fn list_repairs(client: &Client, since: Option<DateTime<Utc>>) -> anyhow::Result<Vec<Repair>> {
     let mut repairs = Vec::new();
     for status in ["failed", "pending", "processed"] {
         let rows: Vec<OutboxView> = client.read_list("/outbox", &[("status", status.to_owned())], MOST_REPAIRS).await?;
         let of_sweep = rows.iter().filter(|row| since.is_none_or(|since| row.created_on >= since));
-        repairs.extend(
-            of_sweep
-                .filter(|row| row.payload["drift"].is_string())
-                .map(|row| json!({"workflow_id": row.workflow_id, "class": row.payload["drift"], "status": status})),
-        );
+        repairs.extend(of_sweep.filter_map(|row| {
+            // The payload is an open map: of an edit it has the request, and of a repair the difference.
+            let class = row.payload["drift"].as_str()?.to_owned();
+            Some(Repair { class, status: word(&row.status), workflow_id: row.workflow_id })
+        }));
     }
     Ok(repairs)
 }
 
-fn print_drift(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
-    if as_json { print_json(drift) } else { print_text(&table(drift)) }
-}
-
-fn table(drift: &Value) -> String {
-    let mut table = String::new();
-    // Writing to a String cannot fail.
-    let _ = summarise(&mut table, drift);
-    let _ = list(&mut table, drift);
-    table
-}
-
-fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
-    let (last, open) = (&drift["last"], &drift["open"]);
-    let report = &last["report"];
-    match last["finished_on"].as_str() {
-        None => writeln!(table, "no sweep has finished yet")?,
-        Some(finished_on) => {
-            let (listed, found) = (count(report, "listed"), differences(report));
-            writeln!(table, "sweep {} of {finished_on}: {listed} schedules listed, {found} differed", last["id"])?;
-        }
-    }
-    for class in CLASSES.iter().filter(|class| count(report, class) > 0) {
-        writeln!(table, "  {class:<22} {:>7}", count(report, class))?;
-    }
-    match count(report, "orphans_refused") {
-        0 => {}
-        refused => writeln!(
-            table,
-            "  {refused} orphans were NOT deleted, because they are too many: check that the database is the right one, then run `cronbox drift check --force`"
-        )?,
-    }
-    match count(report, "changes_refused") {
-        0 => {}
-        refused => writeln!(
-            table,
-            "  {refused} schedules were NOT changed, because they are too many and no raised generation explains it: check that database and configuration are the right ones, then run `cronbox drift check --force`"
-        )?,
-    }
-    match count(report, "orphans_foreign") {
-        0 => {}
-        foreign => writeln!(table, "  {foreign} schedules belong to another database and are never deleted")?,
-    }
-    if let Some(id) = open["id"].as_i64() {
-        let state = if open["started_on"].is_null() { "requested" } else { "under way" };
-        writeln!(table, "sweep {id} is {state}")?;
-        if let Some(why) = open["report"]["stopped_by"].as_str() {
-            writeln!(table, "  it stopped: {}", one_line(why))?;
-        }
-    }
-    Ok(())
-}
-
-fn list(table: &mut String, drift: &Value) -> std::fmt::Result {
-    for workflow in drift["workflows"].as_array().into_iter().flatten() {
-        let text = |field: &str| one_line(workflow[field].as_str().unwrap_or_default());
-        writeln!(
-            table,
-            "workflow {:<10} {:<22} {} {}",
-            workflow["workflow_id"],
-            text("class"),
-            text("name"),
-            text("last_error")
-        )?;
-    }
-    for repair in drift["repairs"].as_array().into_iter().flatten() {
-        let text = |field: &str| one_line(repair[field].as_str().unwrap_or_default());
-        let state = if text("status") == "processed" { "repaired".to_owned() } else { text("status") };
-        writeln!(table, "workflow {:<10} {:<22} {state}", repair["workflow_id"], text("class"))?;
-    }
-    for orphan in drift["orphans"].as_array().into_iter().flatten() {
-        let text = |field: &str| one_line(orphan[field].as_str().unwrap_or_default());
-        writeln!(table, "orphan   {:<33} since {}", text("name"), text("first_seen"))?;
-    }
-    Ok(())
-}
-
-fn differences(report: &Value) -> u64 {
-    CLASSES.iter().map(|class| count(report, class)).sum()
-}
-
-fn count(report: &Value, field: &str) -> u64 {
-    report[field].as_u64().unwrap_or_default()
-}
-
-fn is_empty(list: &Value) -> bool {
-    list.as_array().is_none_or(Vec::is_empty)
+fn print_drift(output: Output, shown: &Shown) -> anyhow::Result<ExitCode> {
+    let rows: Vec<Difference> = list_differences(&shown.drift, shown.repairs.as_deref().unwrap_or_default());
+    output.print_report(shown, &report::summarise(&shown.drift)?, &rows, "")
 }
 
 fn verdict(is_in_step: bool) -> ExitCode {

@@ -5,27 +5,27 @@ use std::process::ExitCode;
 use api_types::jobs::{JobView, JobsView, LastResult};
 use clap::Args;
 
-use crate::client::{Access, Client, wait_for};
-use crate::output::{Cell, Look, Output, Row, View, word};
+use crate::client::{Client, wait_for};
+use crate::common::OperatorCommon;
+use crate::output::{Cell, Form, Look, Row, View, word};
 use crate::print::print_json;
+use crate::times::duration;
 
 /// The arguments.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    access: Access,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    common: OperatorCommon,
 }
 
 /// Shows the jobs; exit 1 if the last turn of one failed.
 pub(crate) fn show_jobs(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let jobs: JobsView = Client::connect(&arguments.access).await?.read("/jobs", &[]).await?;
-        match arguments.json {
-            true => print_json(&jobs)?,
-            false => Output::default().print_rows(&jobs.items)?,
+        let jobs: JobsView = Client::connect(&arguments.common.access).await?.read("/jobs", &[]).await?;
+        match arguments.common.output() {
+            // Its `--json` has always been the document of the API.
+            output if output.form == Form::Lines => print_json(&jobs)?,
+            output => output.print_rows(&jobs.items)?,
         };
         let has_failed = jobs.items.iter().any(|job| job.last_result == Some(LastResult::Failed));
         Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -42,13 +42,12 @@ impl Row for JobView {
     }
 
     fn cells(&self, view: View) -> Vec<Cell> {
-        let took = self.last_duration_ms.map_or_else(|| "-".to_owned(), |took| format!("{took} ms"));
         vec![
             Cell::from(&self.name),
-            Cell::from(self.schedule.as_deref().unwrap_or("-")),
+            Cell::optional(self.schedule.as_deref()),
             view.time(self.last_run),
             view.time(Some(self.next_run)),
-            Cell::from(took),
+            Cell::from(duration(self.last_duration_ms)),
             self.run_count.into(),
             self.error_count.into(),
             result(self),
@@ -57,7 +56,7 @@ impl Row for JobView {
 }
 
 fn result(job: &JobView) -> Cell {
-    let mut text = job.last_result.map_or_else(|| "-".to_owned(), |result| word(&result));
+    let mut text = job.last_result.map_or_else(|| "none yet".to_owned(), |result| word(&result));
     if let Some(instance) = job.locked_by {
         text = format!("{text}, running on: {instance}");
     }

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -14,11 +16,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use schedule::Clock;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use crate::print::{one_line, print_error, print_text};
 use crate::signature::{Invalid, verify_signature};
 
+/// For how long a connection may send its request.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a body at most.
 const LARGEST_BODY: usize = 4 * 1024 * 1024;
 
@@ -48,18 +53,17 @@ pub(crate) async fn listen(listen: &Listen) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     print_error(&format!("listening on http://{}", listener.local_addr()?));
     let (answered, mut answers) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let answer = Answer { secret: listen.secret.clone(), status: listen.status, text: listen.answer.clone() };
     let mut left = listen.count;
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let (stream, _) = accepted.context("cannot accept a connection")?;
-                let (secret, status) = (listen.secret.clone(), listen.status);
-                let (text, answered) = (listen.answer.clone(), answered.clone());
+                let (answer, answered) = (answer.clone(), answered.clone());
                 tokio::spawn(async move {
-                    let serve = service_fn(|request| answer_request(request, secret.as_deref(), status, &text));
-                    // A client may close its connection at any time.
-                    http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), serve).await.ok();
-                    answered.send(()).ok();
+                    if serve_connection(stream, &answer).await {
+                        answered.send(()).ok();
+                    }
                 });
             }
             Some(()) = answers.recv() => {
@@ -73,18 +77,34 @@ pub(crate) async fn listen(listen: &Listen) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn answer_request(
-    request: Request<Incoming>,
-    secret: Option<&str>,
+/// How requests are answered.
+#[derive(Clone)]
+struct Answer {
+    secret: Option<String>,
     status: u16,
-    text: &str,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+    text: String,
+}
+
+/// Answers the request of a connection; returns whether there was one. A client that sends nothing loses its connection.
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin, answer: &Answer) -> bool {
+    let is_asked = AtomicBool::new(false);
+    let serve = service_fn(|request| {
+        is_asked.store(true, Ordering::Relaxed);
+        answer_request(request, answer)
+    });
+    let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), serve);
+    // A client may close its connection at any time.
+    tokio::time::timeout(PATIENCE, connection).await.ok();
+    is_asked.into_inner()
+}
+
+async fn answer_request(request: Request<Incoming>, answer: &Answer) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let Ok(body) = Limited::new(body, LARGEST_BODY).collect().await else {
-        return Ok(answer(StatusCode::PAYLOAD_TOO_LARGE, ""));
+        return Ok(response(StatusCode::PAYLOAD_TOO_LARGE, ""));
     };
     let body = body.to_bytes();
-    let verdict = secret.map(|secret| check(&head.headers, secret, &body));
+    let verdict = answer.secret.as_deref().map(|secret| check(&head.headers, secret, &body));
     let shown = match &verdict {
         None => "signature not checked: set CRONBOX_SIGNING_SECRET",
         Some(Ok(())) => "signature valid",
@@ -99,8 +119,8 @@ async fn answer_request(
     lines.push_str(&format!("  {}\n", one_line(&String::from_utf8_lossy(&body))));
     print_text(&lines).ok();
     let is_refused = matches!(verdict, Some(Err(_)));
-    let status = if is_refused { StatusCode::UNAUTHORIZED } else { StatusCode::from_u16(status).unwrap_or_default() };
-    Ok(answer(status, text))
+    let chosen = StatusCode::from_u16(answer.status).unwrap_or_default();
+    Ok(response(if is_refused { StatusCode::UNAUTHORIZED } else { chosen }, &answer.text))
 }
 
 fn check(headers: &HeaderMap, secret: &str, body: &[u8]) -> Result<(), Invalid> {
@@ -116,8 +136,39 @@ fn check(headers: &HeaderMap, secret: &str, body: &[u8]) -> Result<(), Invalid> 
     )
 }
 
-fn answer(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(Bytes::from(text.to_owned())));
-    *answer.status_mut() = status;
-    answer
+fn response(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text.to_owned())));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    fn answer() -> Answer {
+        Answer { secret: None, status: 200, text: "fine".to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_client_loses_its_connection() {
+        for sent in ["", "GET / HTTP/1.1\r\nhost: a\r\n"] {
+            let (mut client, server) = tokio::io::duplex(1024);
+            client.write_all(sent.as_bytes()).await.unwrap();
+            // The clock goes to the end of the patience, because nothing else happens.
+            assert!(!serve_connection(server, &answer()).await, "{sent}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_answered_once() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        assert!(serve_connection(server, &answer()).await);
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nfine"), "{text}");
+    }
 }

@@ -1,12 +1,17 @@
 //! `cronbox logs`: the log lines of a request, of a run or of a workflow, from a log of this machine.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 
+use crate::config::variable;
 use crate::print::{is_pipe_closed, printable_lines};
 
 /// Which lines.
@@ -21,16 +26,18 @@ pub(crate) struct Logs {
     /// The id of a workflow.
     #[arg(long, value_name = "ID")]
     workflow: Option<i64>,
-    /// The log, as text or JSON lines; - for standard input.
-    #[arg(value_name = "FILE", default_value = "-")]
-    file: String,
+    /// The log, as text or JSON lines; - for standard input. If it is not named and nothing is piped, the log of the local
+    /// stack, which `CRONBOX_LOG_FILE` names.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
 }
 
 /// Prints the lines that have all that is named; exit 1 if there is none.
 pub(crate) fn print_log_lines(logs: &Logs) -> anyhow::Result<ExitCode> {
-    let log: Box<dyn BufRead> = match logs.file.as_str() {
-        "-" => Box::new(io::stdin().lock()),
-        file => Box::new(BufReader::new(File::open(file).with_context(|| format!("cannot read {file}"))?)),
+    let log: Box<dyn BufRead> = match &logs.file {
+        Some(file) if file != Path::new("-") => Box::new(open(file)?),
+        None if !is_piped()? => open_of_stack()?,
+        _ => Box::new(io::stdin().lock()),
     };
     let wanted = logs.wanted();
     let mut found = false;
@@ -45,6 +52,30 @@ pub(crate) fn print_log_lines(logs: &Logs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The log of the local stack, after its previous file.
+fn open_of_stack() -> anyhow::Result<Box<dyn BufRead>> {
+    let Some(file) = variable("CRONBOX_LOG_FILE") else {
+        bail!("name the log, or pipe it: `. target/local/env` names that of the local stack");
+    };
+    let mut previous: OsString = file.clone();
+    previous.push(".1");
+    let newest = open(Path::new(&file))?;
+    Ok(match File::open(previous) {
+        Ok(previous) => Box::new(BufReader::new(previous.chain(newest))),
+        Err(_) => Box::new(newest),
+    })
+}
+
+fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
+    Ok(BufReader::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?))
+}
+
+/// Whether standard input is a log: a terminal is none, and neither is the null device.
+fn is_piped() -> anyhow::Result<bool> {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned().context("cannot read standard input")?);
+    Ok(!input.metadata().context("cannot read standard input")?.file_type().is_char_device())
 }
 
 /// A field and its value.

@@ -4,6 +4,7 @@ mod apply;
 mod audit;
 mod backfill;
 mod bulk;
+mod channel;
 mod client;
 mod common;
 mod config;
@@ -20,12 +21,14 @@ mod login;
 mod logs;
 mod missed;
 mod named;
+mod notification;
 mod outbox;
 mod output;
 mod print;
 mod progress;
 mod reference;
 mod rows;
+mod rule;
 mod run;
 mod schedule_noun;
 mod settings;
@@ -77,6 +80,15 @@ enum Noun {
     /// Stop all schedules of a team, or of all teams, for a time.
     #[command(subcommand)]
     Freeze(freeze::Verb),
+    /// Define where notifications go.
+    #[command(subcommand)]
+    Channel(channel::Verb),
+    /// Define which events become notifications.
+    #[command(subcommand)]
+    Rule(rule::Verb),
+    /// Show notifications and their messages.
+    #[command(subcommand)]
+    Notification(notification::Verb),
     /// List due times that did not run; exit 1 if one was missed.
     Missed(missed::Missed),
     /// Show what changes.
@@ -169,6 +181,9 @@ fn run_noun(noun: &Noun) -> anyhow::Result<ExitCode> {
         Noun::Backfill(verb) => wait_for(backfill::run_backfill(verb)),
         Noun::Bulk(verb) => wait_for(bulk::run_bulk(verb)),
         Noun::Freeze(verb) => wait_for(freeze::run_freeze(verb)),
+        Noun::Channel(verb) => wait_for(channel::run_channel(verb)),
+        Noun::Rule(verb) => wait_for(rule::run_rule(verb)),
+        Noun::Notification(verb) => wait_for(notification::run_notification(verb)),
         Noun::Missed(arguments) => wait_for(missed::list_missed(arguments)),
         Noun::Events(arguments) => wait_for(events::print_events(arguments)),
         Noun::Top(arguments) => wait_for(top::show_overview(arguments)),

@@ -7,9 +7,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::client::{Access, Client, Refusal, wait_for};
-use crate::output::{Cell, Output, Row, View, state};
-use crate::print::{print_error, print_json_lines};
+use crate::client::{Client, Refusal, wait_for};
+use crate::common::OperatorCommon;
+use crate::output::{Cell, Row, View, state};
+use crate::print::print_error;
 
 /// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
@@ -29,7 +30,7 @@ pub(crate) enum Verb {
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     /// Only rows with this status.
     #[arg(long)]
     status: Option<Status>,
@@ -39,9 +40,6 @@ pub(crate) struct List {
     /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    json: bool,
 }
 
 /// The status of a row.
@@ -57,16 +55,13 @@ enum Status {
 #[derive(Args)]
 pub(crate) struct Chosen {
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     /// The rows, by id.
     #[arg(value_name = "ID", required_unless_present = "all_failed", conflicts_with = "all_failed")]
     ids: Vec<i64>,
     /// All that have failed.
     #[arg(long)]
     all_failed: bool,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the command.
@@ -79,13 +74,13 @@ pub(crate) fn run_outbox(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
-    let client = Client::connect(&list.access).await?;
+    let client = Client::connect(&list.common.access).await?;
     let mut rows = Vec::new();
     for status in list.status.map_or_else(|| vec!["failed", "pending"], |status| vec![status.as_str()]) {
         rows.extend(rows_of(&client, status, list.workflow, list.limit).await?);
     }
     rows.truncate(list.limit);
-    print_rows(&rows, list.json)
+    list.common.output().print_rows(&rows)
 }
 
 /// Fetches the rows with this status, the newest first, page by page.
@@ -101,7 +96,7 @@ async fn rows_of(
 }
 
 async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
-    let client = Client::connect(&chosen.access).await?;
+    let client = Client::connect(&chosen.common.access).await?;
     let ids = if chosen.all_failed {
         let failed = rows_of(&client, "failed", None, usize::MAX).await?;
         failed.iter().map(|row| row.id).collect()
@@ -121,19 +116,13 @@ async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
             Err(error) => return Err(error),
         }
     }
-    print_rows(&rows, chosen.json)?;
+    chosen.common.output().print_rows(&rows)?;
     Ok(if is_refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print_rows(rows: &[OutboxView], as_json: bool) -> anyhow::Result<ExitCode> {
-    if as_json {
-        return print_json_lines(rows);
-    }
-    Output::default().print_rows(rows)
-}
-
 impl Row for OutboxView {
-    const COLUMNS: &'static [&'static str] = &["ROW", "WORKFLOW", "STATUS", "EDITED", "ATTEMPTS", "ERROR"];
+    const COLUMNS: &'static [&'static str] =
+        &["ROW", "WORKFLOW", "STATUS", "EDITED", "ATTEMPTS", "ERROR", "CHANGE", "DUE", "ENDED"];
     const WIDE_FROM: usize = 6;
 
     fn handle(&self) -> String {
@@ -149,6 +138,9 @@ impl Row for OutboxView {
             view.time(Some(self.created_on)),
             self.attempt_count.into(),
             Cell::optional(error),
+            Cell::from(&self.op),
+            view.time(self.due_at),
+            view.time(self.processed_on.or(self.failed_on)),
         ]
     }
 }

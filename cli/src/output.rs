@@ -13,7 +13,7 @@ use schedule::Clock;
 use serde::Serialize;
 
 use crate::config::variable;
-use crate::print::{one_line, print_json, print_text};
+use crate::print::{json_text, one_line, print_json, print_json_lines, print_text};
 use crate::times::Times;
 
 /// Between two columns.
@@ -30,9 +30,20 @@ pub(crate) struct Output {
     times: Option<Times>,
 }
 
-impl Default for Output {
-    fn default() -> Self {
-        Self { form: Form::Table, times: None }
+/// How the answer of a command is printed that had `--json` before it had `-o`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct OutputOrJson {
+    #[command(flatten)]
+    output: Output,
+    /// The same as before `-o`, for scripts: one JSON object per line, and a list has a line for each item.
+    #[arg(help_heading = "Output", long, hide = true, conflicts_with = "form")]
+    json: bool,
+}
+
+impl OutputOrJson {
+    /// The output that one of both options names.
+    pub(crate) fn resolve(self) -> Output {
+        if self.json { Output { form: Form::Lines, ..self.output } } else { self.output }
     }
 }
 
@@ -49,6 +60,9 @@ pub(crate) enum Form {
     Yaml,
     /// The id of each object, a line each: what other commands take
     Name,
+    /// One line of JSON for each object: `--json` of [`OutputOrJson`]
+    #[value(skip)]
+    Lines,
 }
 
 /// How a cell looks on a terminal.
@@ -131,7 +145,7 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 pub(crate) fn state(value: &impl Serialize) -> Cell {
     let word = word(value);
     let look = match word.as_str() {
-        "active" | "succeeded" | "synced" | "finished" | "fired" | "done" => Look::Good,
+        "active" | "succeeded" | "sent" | "synced" | "finished" | "fired" | "done" => Look::Good,
         "failed" | "timed_out" | "abandoned" | "missed" | "refused" | "drifted" | "lost" => Look::Bad,
         "running" | "queued" | "accepted" | "pending" | "paused" | "in_force" | "skipped_paused" => Look::Waiting,
         _ => Look::Plain,
@@ -147,7 +161,7 @@ impl Output {
 
     /// Whether programs read it.
     pub(crate) fn is_for_programs(self) -> bool {
-        matches!(self.form, Form::Json | Form::Yaml | Form::Name)
+        !matches!(self.form, Form::Table | Form::Wide)
     }
 
     /// Prints objects.
@@ -155,13 +169,45 @@ impl Output {
     /// # Errors
     /// Fails if standard output cannot be written.
     pub(crate) fn print_rows<R: Row>(self, rows: &[R]) -> anyhow::Result<ExitCode> {
+        self.print_rows_with(rows, |_| if rows.is_empty() { "nothing\n".to_owned() } else { self.table(rows) })
+    }
+
+    /// Prints objects, for people by this text instead of a table.
+    ///
+    /// # Errors
+    /// Fails if standard output cannot be written.
+    pub(crate) fn print_rows_with<R: Row>(
+        self,
+        rows: &[R],
+        text: impl FnOnce(View) -> String,
+    ) -> anyhow::Result<ExitCode> {
         match self.form {
             Form::Json => print_json(rows),
+            Form::Lines => print_json_lines(rows),
             Form::Yaml => print_text(&to_yaml(&rows)?),
             Form::Name => print_text(&rows.iter().map(|row| row.handle() + "\n").collect::<String>()),
-            Form::Table | Form::Wide if rows.is_empty() => print_text("nothing\n"),
-            Form::Table => print_text(&self.table(rows, R::WIDE_FROM.min(R::COLUMNS.len()), terminal_width())),
-            Form::Wide => print_text(&self.table(rows, R::COLUMNS.len(), None)),
+            Form::Table | Form::Wide => print_text(&text(self.view())),
+        }
+    }
+
+    /// Prints an answer that has rows and more: programs get the complete answer, and people a table between two texts.
+    ///
+    /// # Errors
+    /// Fails if standard output cannot be written.
+    pub(crate) fn print_report<T: Serialize, R: Row>(
+        self,
+        answer: &T,
+        before: &str,
+        rows: &[R],
+        after: &str,
+    ) -> anyhow::Result<ExitCode> {
+        match self.form {
+            Form::Name => self.print_rows(rows),
+            _ if rows.is_empty() => self.print_object(answer, "", |_| format!("{before}{after}")),
+            _ => self.print_object(answer, "", |_| {
+                let parts = [before.to_owned(), self.table(rows), after.to_owned()];
+                parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+            }),
         }
     }
 
@@ -175,18 +221,81 @@ impl Output {
         handle: &str,
         lines: impl FnOnce(View) -> Vec<(&'static str, Cell)>,
     ) -> anyhow::Result<ExitCode> {
+        self.print_object(object, handle, |view| field_lines(lines(view)))
+    }
+
+    /// Prints one object, for people by this text.
+    ///
+    /// # Errors
+    /// Fails if standard output cannot be written.
+    pub(crate) fn print_object<T: Serialize>(
+        self,
+        object: &T,
+        handle: &str,
+        text: impl FnOnce(View) -> String,
+    ) -> anyhow::Result<ExitCode> {
         match self.form {
-            Form::Json => print_json(object),
+            Form::Json | Form::Lines => print_json(object),
             Form::Yaml => print_text(&to_yaml(object)?),
+            Form::Name if handle.is_empty() => Ok(ExitCode::SUCCESS),
             Form::Name => print_text(&format!("{handle}\n")),
-            Form::Table | Form::Wide => print_text(&field_lines(lines(self.view()))),
+            Form::Table | Form::Wide => print_text(&text(self.view())),
         }
     }
 
-    fn table<R: Row>(self, rows: &[R], columns: usize, width: Option<usize>) -> String {
+    /// A table of rows, as wide as the terminal unless it is to be complete.
+    pub(crate) fn table<R: Row>(self, rows: &[R]) -> String {
         let view = self.view();
         let cells: Vec<Vec<Cell>> = rows.iter().map(|row| row.cells(view)).collect();
-        draw(&R::COLUMNS[..columns], &cells, width)
+        match self.form {
+            Form::Wide => draw(R::COLUMNS, &cells, None),
+            _ => draw(&R::COLUMNS[..R::WIDE_FROM.min(R::COLUMNS.len())], &cells, terminal_width()),
+        }
+    }
+}
+
+/// Objects that are printed as they come, so that an interrupted command has printed what it did.
+///
+/// People get a line for each, and programs one document in the end: it is complete only after [`Stream::end`].
+pub(crate) struct Stream {
+    output: Output,
+    count: usize,
+}
+
+impl Stream {
+    /// A stream without an object yet.
+    pub(crate) fn new(output: Output) -> Self {
+        Self { output, count: 0 }
+    }
+
+    /// Prints the next object.
+    ///
+    /// # Errors
+    /// Fails if standard output cannot be written.
+    pub(crate) fn print_next<R: Row>(&mut self, row: &R, line: impl FnOnce() -> String) -> anyhow::Result<()> {
+        self.count += 1;
+        let text = match self.output.form {
+            Form::Json if self.count == 1 => format!("[{}", json_text(row)?),
+            Form::Json => format!(",\n{}", json_text(row)?),
+            Form::Lines => json_text(row)? + "\n",
+            Form::Yaml => to_yaml(&[row])?,
+            Form::Name => row.handle() + "\n",
+            Form::Table | Form::Wide => line(),
+        };
+        print_text(&text).map(drop)
+    }
+
+    /// Ends the document.
+    ///
+    /// # Errors
+    /// Fails if standard output cannot be written.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        match (self.output.form, self.count) {
+            (Form::Json, 0) => print_text("[]\n").map(drop),
+            (Form::Json, _) => print_text("]\n").map(drop),
+            (Form::Yaml, 0) => print_text("[]\n").map(drop),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -258,7 +367,8 @@ impl Serialize for Ordered {
 /// Fails if it cannot be written as YAML.
 pub(crate) fn to_yaml<T: Serialize + ?Sized>(object: &T) -> anyhow::Result<String> {
     // By JSON, because its numbers and raw texts are plain values there.
-    Ok(serde_saphyr::to_string(&serde_json::to_value(object)?)?)
+    let text = serde_saphyr::to_string(&serde_json::to_value(object)?)?;
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
 #[cfg(test)]

@@ -13,14 +13,19 @@ pub(crate) fn print_json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<E
     print_json_lines([answer])
 }
 
-/// One line of JSON for each object. Escapes keep the characters for the program that reads them.
+/// One line of JSON for each object.
 pub(crate) fn print_json_lines(objects: impl IntoIterator<Item = impl Serialize>) -> anyhow::Result<ExitCode> {
     let mut lines = String::new();
     for object in objects {
-        lines.push_str(&escape_json(&serde_json::to_string(&object)?));
+        lines.push_str(&json_text(&object)?);
         lines.push('\n');
     }
     print_text(&lines)
+}
+
+/// The JSON of an object, in one line. Escapes keep the characters for the program that reads them.
+pub(crate) fn json_text(object: &(impl Serialize + ?Sized)) -> anyhow::Result<String> {
+    Ok(escape_json(&serde_json::to_string(object)?))
 }
 
 /// Writes lines of JSON of a server, with the same escapes; returns whether the reader of standard output has closed it.

@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::common::Common;
 use crate::named::find_workflow;
 use crate::output::{Cell, Form};
-use crate::print::{print_json, print_text};
+use crate::print::print_text;
 use crate::times::{Instant, rfc3339};
 use crate::watch::{Watch, repeat};
 
@@ -173,13 +173,10 @@ async fn request_backfill(backfill: &Backfill) -> anyhow::Result<ExitCode> {
     if backfill.dry_run {
         body["dry_run"] = json!(true);
         let would: DryRunView = client.write(Method::POST, &path, &[], &body).await?;
-        return match backfill.common.output.is_for_programs() {
-            true => print_json(&would),
-            false => {
-                let times: String = would.times.iter().map(|time| format!("  {}\n", rfc3339(*time))).collect();
-                print_text(&format!("{} times would run\n{times}", would.total))
-            }
-        };
+        return backfill.common.output.print_object(&would, "", |_| {
+            let times: String = would.times.iter().map(|time| format!("  {}\n", rfc3339(*time))).collect();
+            format!("{} times would run\n{times}", would.total)
+        });
     }
     let created: BackfillView = client.write(Method::POST, &path, &[], &body).await?;
     match backfill.wait {

@@ -1,5 +1,9 @@
 //! How a person signs in, by the device flow of OIDC (RFC 8628): a person confirms a code in any browser, and this program gets a token.
 
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -151,20 +155,39 @@ pub(crate) fn keep_grant(provider: &Provider, granted: Granted) -> OidcProfile {
 /// # Errors
 /// Fails if the token has ended and the provider does not renew it.
 pub(crate) async fn renew_token(access: &Access) -> anyhow::Result<()> {
-    let Some((name, oidc)) = access.person()? else { return Ok(()) };
-    if oidc.expires_on > Clock::System.now() + TimeDelta::seconds(RENEWED_BEFORE_SECS) {
+    if !access.person()?.is_some_and(|(_, oidc)| ends_soon(&oidc)) {
         return Ok(());
     }
+    let path = config_path()?;
+    // A provider may accept a refresh token once, and end the sign-in if it comes again: so only one command sends it, and
+    // those that waited for it read what it has written.
+    let _lock = lock_renewal(&path)?;
+    let Some((name, oidc)) = access.person()?.filter(|(_, oidc)| ends_soon(oidc)) else { return Ok(()) };
     let again = || format!("the sign-in of profile {name} has ended: run `cronbox login --profile {name}` again");
     let refresh_token = oidc.refresh_token.as_ref().with_context(again)?;
     let provider = Provider { issuer: oidc.issuer.clone(), client_id: oidc.client_id.clone() };
     let renewed = keep_grant(&provider, provider.renew(refresh_token).await.with_context(again)?);
-    let path = config_path()?;
     let mut file = ConfigFile::read(&path)?;
     if let Some(profile) = file.profiles.get_mut(&name) {
         profile.oidc = Some(renewed);
     }
     file.write(&path)
+}
+
+fn ends_soon(oidc: &OidcProfile) -> bool {
+    oidc.expires_on <= Clock::System.now() + TimeDelta::seconds(RENEWED_BEFORE_SECS)
+}
+
+/// Waits for other commands that renew a token; the lock ends with the file.
+fn lock_renewal(config: &Path) -> anyhow::Result<File> {
+    let path = config.with_extension("lock");
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = opened.with_context(|| format!("cannot create {}", path.display()))?;
+    match file.lock() {
+        // A file system without locks: another command may then have to sign in again.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(file),
+        locked => locked.map(|()| file).with_context(|| format!("cannot lock {}", path.display())),
+    }
 }
 
 fn http_client() -> anyhow::Result<reqwest::Client> {

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::common::Common;
 use crate::output::{Cell, Output};
-use crate::print::{pass_json_lines, print_text};
+use crate::print::pass_json_lines;
 
 /// What can be done with teams.
 #[derive(Subcommand)]
@@ -168,7 +168,8 @@ async fn delete_team(delete: &Delete) -> anyhow::Result<ExitCode> {
         write_new(file, &read_export(&client, id).await?)?;
     }
     client.delete(&format!("/teams/{id}")).await?;
-    print_text(&format!("team {id} is deleted\n"))
+    let deleted = json!({"deleted": true, "id": id});
+    delete.named.common.output.print_object(&deleted, &id.to_string(), |_| format!("team {id} is deleted\n"))
 }
 
 fn write_new(file: &Path, text: &str) -> anyhow::Result<()> {

@@ -8,10 +8,11 @@ use api_types::workflows::WorkflowView;
 use chrono::TimeDelta;
 use clap::Args;
 use schedule::Clock;
+use serde::Serialize;
 
 use crate::client::Client;
 use crate::common::Common;
-use crate::print::print_text;
+use crate::output::{Output, Row};
 use crate::times::rfc3339;
 use crate::watch::{Watch, repeat};
 
@@ -30,35 +31,74 @@ pub(crate) struct Top {
     team: Option<i64>,
 }
 
+/// The parts of the overview.
+#[derive(Serialize)]
+struct Overview {
+    stats: StatsView,
+    running: Vec<RunView>,
+    failed: Vec<RunView>,
+    paused: Vec<WorkflowView>,
+}
+
 /// Prints the overview, once or again and again.
 pub(crate) async fn show_overview(top: &Top) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&top.common.access).await?;
-    let team: Vec<_> = top.team.iter().map(|team| ("team_id", team.to_string())).collect();
-    let with = |more: &[(&'static str, &str)]| {
-        let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        team.iter().cloned().chain(more).collect::<Vec<_>>()
-    };
+    let output = top.common.output;
     repeat(top.watch, async || {
-        let stats: StatsView = client.read("/stats", &with(&[("hours", "24")])).await?;
-        let decided = &stats.occurrences;
-        let runs = &stats.executions;
-        print_text(&format!(
-            "last 24 h: {} fired, {} missed, {} caught up, {} abandoned; {} of {} runs succeeded; {} live runs; ledger {} s behind\n",
-            decided.fired, decided.missed, decided.caught_up, decided.abandoned, runs.successful, runs.total, stats.live_runs, stats.ledger_lag_s,
-        ))?;
-        let since = rfc3339(Clock::System.now() - TimeDelta::hours(24));
-        let running = with(&[("state", "running"), ("state", "queued"), ("state", "accepted")]);
-        part(top, "running", client.read_list::<RunView>("/runs", &running, ROWS).await?)?;
-        let failed = with(&[("state", "failed"), ("state", "timed_out"), ("state", "abandoned"), ("from", &since)]);
-        part(top, "failed since yesterday", client.read_list::<RunView>("/runs", &failed, ROWS).await?)?;
-        let paused = with(&[("state", "paused"), ("results", "true")]);
-        part(top, "paused", client.read_list::<WorkflowView>("/workflows", &paused, ROWS).await?)?;
-        Ok(ExitCode::SUCCESS)
+        let overview = read_overview(&client, top.team).await?;
+        output.print_object(&overview, &overview.handles(), |_| overview.in_words(output))
     })
     .await
 }
 
-fn part<R: crate::output::Row>(top: &Top, title: &str, rows: Vec<R>) -> anyhow::Result<()> {
-    print_text(&format!("\n{title}\n"))?;
-    top.common.output.print_rows(&rows).map(drop)
+async fn read_overview(client: &Client, team: Option<i64>) -> anyhow::Result<Overview> {
+    let with = |more: &[(&'static str, &str)]| {
+        let team = team.iter().map(|team| ("team_id", team.to_string()));
+        team.chain(more.iter().map(|(name, value)| (*name, (*value).to_owned()))).collect::<Vec<_>>()
+    };
+    let since = rfc3339(Clock::System.now() - TimeDelta::hours(24));
+    let running = with(&[("state", "running"), ("state", "queued"), ("state", "accepted")]);
+    let failed = with(&[("state", "failed"), ("state", "timed_out"), ("state", "abandoned"), ("from", &since)]);
+    let paused = with(&[("state", "paused"), ("results", "true")]);
+    Ok(Overview {
+        stats: client.read("/stats", &with(&[("hours", "24")])).await?,
+        running: client.read_list("/runs", &running, ROWS).await?,
+        failed: client.read_list("/runs", &failed, ROWS).await?,
+        paused: client.read_list("/workflows", &paused, ROWS).await?,
+    })
+}
+
+impl Overview {
+    /// The ids of the runs, and then of the paused workflows.
+    fn handles(&self) -> String {
+        let runs = self.running.iter().chain(&self.failed).map(Row::handle);
+        runs.chain(self.paused.iter().map(Row::handle)).collect::<Vec<_>>().join("\n")
+    }
+
+    fn in_words(&self, output: Output) -> String {
+        let (decided, runs) = (&self.stats.occurrences, &self.stats.executions);
+        let figures = format!(
+            "last 24 h: {} fired, {} missed, {} caught up, {} abandoned; {} of {} runs succeeded; {} live runs; ledger {} s behind\n",
+            decided.fired,
+            decided.missed,
+            decided.caught_up,
+            decided.abandoned,
+            runs.successful,
+            runs.total,
+            self.stats.live_runs,
+            self.stats.ledger_lag_s,
+        );
+        let parts = [
+            figures,
+            part(output, "running", &self.running),
+            part(output, "failed since yesterday", &self.failed),
+            part(output, "paused", &self.paused),
+        ];
+        parts.join("\n")
+    }
+}
+
+fn part<R: Row>(output: Output, title: &str, rows: &[R]) -> String {
+    let shown = if rows.is_empty() { "nothing\n".to_owned() } else { output.table(rows) };
+    format!("{title}\n{shown}")
 }

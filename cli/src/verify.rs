@@ -1,17 +1,18 @@
 //! `cronbox verify`: verifies that every due time was decided once, and has at most one automatic run.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use chrono::{DateTime, Days, NaiveTime, SecondsFormat, TimeDelta, Utc};
+use api_types::verify::{DifferenceView, VerifyView};
+use chrono::{DateTime, Days, NaiveTime, TimeDelta, Utc};
 use clap::Args;
 use schedule::Clock;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::client::{Access, Client, wait_for};
-use crate::print::{print_json, print_text};
-use crate::times::{Instant, Span as LastSpan};
+use crate::common::OperatorCommon;
+use crate::output::{Cell, Look, Row, View, word};
+use crate::times::{Instant, Span as LastSpan, rfc3339};
 
 /// A span that ends so long ago is settled: the app refuses a later end than 7 minutes ago.
 const SETTLED: TimeDelta = TimeDelta::minutes(8);
@@ -20,7 +21,7 @@ const SETTLED: TimeDelta = TimeDelta::minutes(8);
 #[derive(Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
-    access: Access,
+    common: OperatorCommon,
     /// Start of the span: RFC 3339, yesterday, -24h.
     #[arg(long, value_name = "TIME", requires = "to", allow_hyphen_values = true)]
     from: Option<Instant>,
@@ -33,9 +34,6 @@ pub(crate) struct Verify {
     /// The last so many hours or days, up to 8 minutes ago: 24h, 7d.
     #[arg(long, value_name = "SPAN", conflicts_with_all = ["from", "to"])]
     last: Option<LastSpan>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// The times to verify; `to` is exclusive.
@@ -58,113 +56,139 @@ impl Verify {
 }
 
 /// The findings of all parts.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct Found {
-    due: u64,
-    decided: u64,
-    unjudged: u64,
-    zone_data: String,
-    /// Workflows that are not verified: a timezone or cron is unknown.
-    unjudged_workflows: BTreeSet<i64>,
-    /// Workflows that are not verified: the watchdog fails to process them.
-    undecided_workflows: BTreeSet<i64>,
-    differences: Vec<Value>,
     /// Times before this were pruned during the verification.
     compared_from: Option<DateTime<Utc>>,
+    decided: u64,
+    differences: Vec<DifferenceView>,
+    due: u64,
+    /// The name of `due` in version 0.1, for one version.
+    #[serde(rename = "owed")]
+    due_by_its_old_name: u64,
+    /// Workflows that are not verified: the watchdog fails to process them.
+    undecided_workflows: BTreeSet<i64>,
+    unjudged: u64,
+    /// Workflows that are not verified: a timezone or cron is unknown.
+    unjudged_workflows: BTreeSet<i64>,
+    zone_data: String,
 }
 
 /// Recomputes the due times and prints the differences of the ledger; exit 1 if there are any, or unverified workflows.
 pub(crate) fn verify_ledger(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let span = arguments.span(Clock::System.now());
-    let found = wait_for(verified(&arguments.access, span))?;
-    if arguments.json {
-        let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
-        let Found { unjudged_workflows, undecided_workflows, .. } = &found;
-        print_json(&json!({
-            "due": due, "owed": due, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
-            "undecided_workflows": undecided_workflows, "zone_data": zone_data, "differences": differences,
-            "compared_from": compared_from,
-        }))?;
-    } else {
-        print_text(&table(span, &found))?;
-    }
-    let is_proven = found.differences.is_empty() && found.unproven() == 0;
-    Ok(if is_proven { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let found = wait_for(verified(&arguments.common.access, span))?;
+    let rows = found.list_rows();
+    arguments.common.output().print_report(&found, "", &rows, &found.verdict(span))?;
+    Ok(if rows.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn verified(access: &Access, span: Span) -> anyhow::Result<Found> {
     let client = Client::connect(access).await?;
-    let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    let span = [("from", time(span.from)), ("to", time(span.to))];
+    let span = [("from", rfc3339(span.from)), ("to", rfc3339(span.to))];
     let (mut found, mut query) = (Found::default(), span.to_vec());
     loop {
-        let part = client.get("/verify", &query).await?;
-        found.add(&part);
-        let Some(next) = part["next_cursor"].as_str() else { return Ok(found) };
-        query = [span.to_vec(), vec![("cursor", next.to_owned())]].concat();
+        let part: VerifyView = client.read("/verify", &query).await?;
+        let next = part.next_cursor.clone();
+        found.add_part(part);
+        let Some(next) = next else { return Ok(found) };
+        query = [span.to_vec(), vec![("cursor", next)]].concat();
     }
 }
 
 impl Found {
-    fn add(&mut self, part: &Value) {
-        let count = |field: &str| part[field].as_u64().unwrap_or_default();
-        // An app of the previous version has only `owed`.
-        self.due += part["due"].as_u64().unwrap_or_else(|| count("owed"));
-        self.decided += count("decided");
-        self.unjudged += count("unjudged");
-        self.zone_data = part["zone_data"].as_str().unwrap_or_default().to_owned();
-        self.differences.extend(part["differences"].as_array().cloned().unwrap_or_default());
-        let unjudged = part["unjudged_workflows"].as_array().into_iter().flatten();
-        self.unjudged_workflows.extend(unjudged.filter_map(|workflow| workflow["workflow_id"].as_i64()));
-        let undecided = part["undecided_workflows"].as_array().into_iter().flatten();
-        self.undecided_workflows.extend(undecided.filter_map(Value::as_i64));
-        let compared_from = part["compared_from"].as_str().and_then(|time| time.parse().ok());
-        self.compared_from = self.compared_from.max(compared_from);
+    fn add_part(&mut self, part: VerifyView) {
+        self.due += part.due;
+        self.due_by_its_old_name = self.due;
+        self.decided += part.decided;
+        self.unjudged += part.unjudged;
+        self.zone_data = part.zone_data;
+        self.differences.extend(part.differences);
+        self.unjudged_workflows.extend(part.unjudged_workflows.iter().map(|workflow| workflow.workflow_id));
+        self.undecided_workflows.extend(part.undecided_workflows);
+        self.compared_from = self.compared_from.max(Some(part.compared_from));
     }
 
     /// The number of workflows that are not verified.
     fn unproven(&self) -> usize {
         self.unjudged_workflows.union(&self.undecided_workflows).count()
     }
+
+    fn list_rows(&self) -> Vec<Finding<'_>> {
+        let differences = self.differences.iter().map(Finding::Difference);
+        let unjudged = self.unjudged_workflows.iter().map(|id| Finding::Unproven(*id, UNKNOWN_SCHEDULE));
+        let undecided = self.undecided_workflows.iter().map(|id| Finding::Unproven(*id, UNPROCESSED));
+        differences.chain(unjudged).chain(undecided).collect()
+    }
+
+    /// The lines after the rows.
+    fn verdict(&self, span: Span) -> String {
+        let verdict = match (self.differences.len(), self.unproven()) {
+            (0, 0) => "nothing differs".to_owned(),
+            (0, unproven) => format!("{unproven} workflows are not proven"),
+            (differences, 0) => format!("{differences} differ"),
+            (differences, unproven) => format!("{differences} differ, {unproven} workflows are not proven"),
+        };
+        let Self { due, decided, unjudged, zone_data, .. } = self;
+        let mut text = String::new();
+        if let Some(from) = self.compared_from.filter(|from| *from > span.from) {
+            text.push_str(&format!("compared from {}: older rows were pruned in between\n", rfc3339(from)));
+        }
+        text.push_str(&format!("{due} due times, {decided} decided: {verdict} (zone data {zone_data})\n"));
+        if *unjudged > 0 {
+            let sentence = "of the decisions are of these workflows; whether they were due is unknown";
+            text.push_str(&format!("{unjudged} {sentence}\n"));
+        }
+        text
+    }
 }
 
-fn table(span: Span, found: &Found) -> String {
-    let mut table = String::new();
-    // Writing to a String cannot fail.
-    for difference in &found.differences {
-        let text = |field: &str| difference[field].as_str().unwrap_or_default();
-        // An app of the previous version has only `kind`.
-        let kind = difference["kind_code"].as_str().unwrap_or_else(|| text("kind"));
-        let time = text("scheduled_time");
-        let rest = [text("decision"), text("run_id")].join(" ");
-        let workflow = difference["workflow_id"].as_i64().unwrap_or_default();
-        let _ = writeln!(table, "workflow {workflow:<10} {time:<22} {kind:<20} {}", rest.trim());
+/// Why a workflow is not verified.
+const UNKNOWN_SCHEDULE: &str = "a timezone or cron of it is unknown";
+const UNPROCESSED: &str = "the watchdog fails to process it; its log has the cause";
+
+/// A difference, or a workflow that is not verified and why.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Finding<'a> {
+    Difference(&'a DifferenceView),
+    Unproven(i64, &'static str),
+}
+
+impl Row for Finding<'_> {
+    const COLUMNS: &'static [&'static str] = &["WORKFLOW", "FINDING", "SCHEDULED", "DECISION", "RUN", "REASON"];
+    const WIDE_FROM: usize = 6;
+
+    fn handle(&self) -> String {
+        match self {
+            Self::Difference(difference) => difference.workflow_id.to_string(),
+            Self::Unproven(id, _) => id.to_string(),
+        }
     }
-    for workflow in &found.unjudged_workflows {
-        let _ = writeln!(table, "workflow {workflow:<10} not proven: a timezone or cron of it is unknown");
+
+    fn cells(&self, view: View) -> Vec<Cell> {
+        let empty = || Cell::from("");
+        match self {
+            Self::Difference(difference) => vec![
+                difference.workflow_id.into(),
+                Cell::with_look(word(&difference.kind_code), Look::Bad),
+                view.time(Some(difference.scheduled_time)),
+                Cell::from(word(&difference.decision)),
+                Cell::optional(difference.run_id),
+                empty(),
+            ],
+            Self::Unproven(id, why) => {
+                vec![
+                    Cell::from(id),
+                    Cell::with_look("not proven", Look::Bad),
+                    empty(),
+                    empty(),
+                    empty(),
+                    Cell::from(why),
+                ]
+            }
+        }
     }
-    for workflow in &found.undecided_workflows {
-        let _ = writeln!(
-            table,
-            "workflow {workflow:<10} not proven: the watchdog fails to process it; its log has the cause"
-        );
-    }
-    let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = found;
-    if let Some(from) = compared_from.filter(|from| *from > span.from) {
-        let from = from.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-        let _ = writeln!(table, "compared from {from}: older rows were pruned in between");
-    }
-    let verdict = match (differences.len(), found.unproven()) {
-        (0, 0) => "nothing differs".to_owned(),
-        (0, unproven) => format!("{unproven} workflows are not proven"),
-        (differences, 0) => format!("{differences} differ"),
-        (differences, unproven) => format!("{differences} differ, {unproven} workflows are not proven"),
-    };
-    let _ = writeln!(table, "{due} due times, {decided} decided: {verdict} (zone data {zone_data})");
-    if *unjudged > 0 {
-        let _ = writeln!(table, "{unjudged} of the decisions are of these workflows; whether they were due is unknown");
-    }
-    table
 }
 
 #[cfg(test)]

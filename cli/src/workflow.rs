@@ -19,7 +19,6 @@ use self::show::print_workflow;
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
 use crate::named::{find_workflow, value_name};
-use crate::print::print_text;
 use crate::run::{fire_and_read, follow_run};
 use crate::times::{Instant, rfc3339};
 use crate::watch::{Watch, repeat};
@@ -62,6 +61,12 @@ pub(crate) struct List {
     /// Only workflows that EventBridge has so.
     #[arg(long)]
     sync: Option<SyncArgument>,
+    /// Only workflows whose newest run that has ended has this result; repeat it for further ones.
+    #[arg(long, value_name = "RESULT")]
+    last_result: Vec<ResultArgument>,
+    /// Only workflows of which at least so many runs in a row failed or timed out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    failures_in_a_row: Option<i32>,
     /// Only workflows with this label, owner:payroll or owner; repeat it for further ones.
     #[arg(long, value_name = "LABEL")]
     label: Vec<String>,
@@ -98,6 +103,17 @@ enum SyncArgument {
     Failed,
     Drifted,
     None,
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, ValueEnum)]
+enum ResultArgument {
+    Succeeded,
+    Failed,
+    #[value(alias = "timed_out")]
+    TimedOut,
+    Cancelled,
+    Abandoned,
 }
 
 /// A workflow.
@@ -203,6 +219,8 @@ async fn list_workflows(list: &List) -> anyhow::Result<ExitCode> {
     let word_of = |value: Option<String>| value;
     query.extend(list.state.map(|state| ("state", value_name(state))));
     query.extend(list.sync.map(|sync| ("sync", value_name(sync))));
+    query.extend(list.last_result.iter().map(|result| ("last_result", value_name(*result))));
+    query.extend(list.failures_in_a_row.map(|least| ("failures_in_a_row", least.to_string())));
     query.extend(word_of(list.q.clone()).map(|q| ("q", q)));
     query.extend(list.sort.clone().map(|sort| ("sort", sort)));
     query.extend(list.team.map(|team| ("team_id", team.to_string())));
@@ -282,5 +300,6 @@ pub(crate) async fn list_timezones(common: &Common, filter: Option<&str>) -> any
         Client::connect(&common.access).await?.read("/timezones", &[]).await?;
     let wanted = filter.unwrap_or_default().to_lowercase();
     let names = zones.timezones.into_iter().filter(|name| name.to_lowercase().contains(&wanted));
-    print_text(&names.map(|name| name + "\n").collect::<String>())
+    let names: Vec<String> = names.collect();
+    common.output.print_object(&names, &names.join("\n"), |_| names.iter().map(|name| format!("{name}\n")).collect())
 }

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use prometheus_client::metrics::histogram::Histogram;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
 
@@ -27,16 +29,31 @@ pub struct PgPool {
     direct: Direct,
 }
 
-/// Callers that wait for a connection, and those that got none.
-#[derive(Debug, Default)]
+/// The upper limits of the buckets of waits, in seconds; a caller waits 5 s at most.
+const WAIT_BUCKETS: [f64; 11] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
+
+/// Callers that wait for a connection, how long they waited, and those that got none.
+#[derive(Debug)]
 struct Waits {
     waiting: AtomicUsize,
     timed_out: AtomicU64,
+    seconds: Histogram,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        let seconds = Histogram::new(WAIT_BUCKETS);
+        Self { waiting: AtomicUsize::default(), timed_out: AtomicU64::default(), seconds }
+    }
 }
 
 /// The use of a pool at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUse {
+    /// Connections that the pool may have.
+    pub limit: u32,
+    /// Connections that are open, and that no caller uses now.
+    pub idle: usize,
     /// Connections that callers use now.
     pub used: usize,
     /// Callers that wait for a connection now.
@@ -124,9 +141,10 @@ impl PgPool {
     /// # Errors
     /// Fails if no connection is free within the pool's `acquire_timeout`, or if the server refuses the login.
     pub async fn acquire(&self) -> sqlx::Result<AcquiredConnection> {
-        let waiting = Waiting::begin(&self.waits);
+        let (waiting, began) = (Waiting::begin(&self.waits), Instant::now());
         let acquired = self.raw.acquire().await;
         drop(waiting);
+        self.waits.seconds.observe(began.elapsed().as_secs_f64());
         if matches!(acquired, Err(sqlx::Error::PoolTimedOut)) {
             self.waits.timed_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -151,12 +169,20 @@ impl PgPool {
     /// How many connections are used, and how many callers wait for one.
     #[must_use]
     pub fn current_use(&self) -> PoolUse {
-        let open = usize::try_from(self.raw.size()).unwrap_or(usize::MAX);
+        let (open, idle) = (usize::try_from(self.raw.size()).unwrap_or(usize::MAX), self.raw.num_idle());
         PoolUse {
-            used: open.saturating_sub(self.raw.num_idle()),
+            limit: self.raw.options().get_max_connections(),
+            idle,
+            used: open.saturating_sub(idle),
             waiting: self.waits.waiting.load(Ordering::Relaxed),
             timed_out: self.waits.timed_out.load(Ordering::Relaxed),
         }
+    }
+
+    /// How many seconds callers waited for a connection; a connection that had to be opened counts with its login.
+    #[must_use]
+    pub fn wait_seconds(&self) -> &Histogram {
+        &self.waits.seconds
     }
 
     /// Closes all connections after they are returned.

@@ -1,4 +1,4 @@
-//! The groups of least privilege: one owns the schema, and the app and the publisher each do what they need.
+//! The groups of least privilege: one owns the schema, and app, publisher and notifier each do what they need.
 //!
 //! Logins are the operator's: `CREATE ROLE .. LOGIN IN ROLE cronbox_app`, or those of [`logins`]. A group passes its privileges on to its
 //! logins, but not its settings, so the timeouts are set for each login.
@@ -20,6 +20,8 @@ pub const OWNER_GROUP: &str = "cronbox_owner";
 pub const APP_GROUP: &str = "cronbox_app";
 /// The group of the publisher's logins.
 pub const PUBLISHER_GROUP: &str = "cronbox_publisher";
+/// The group of the notifier's logins.
+pub const NOTIFIER_GROUP: &str = "cronbox_notifier";
 
 /// Codes of a statement that another session has made unnecessary meanwhile, or that met its change of the same row.
 const MADE_MEANWHILE: [&str; 3] = ["42710", "23505", "XX000"];
@@ -73,7 +75,7 @@ pub(crate) async fn become_owner(roles: Roles, connection: &mut PgConnection) ->
     Ok(is_owned)
 }
 
-/// Grants what the app and the publisher may do, also on what the last migrations made.
+/// Grants what app, publisher and notifier may do, also on what the last migrations made.
 pub(crate) async fn grant_privileges(connection: &mut PgConnection) -> anyhow::Result<Groups> {
     match sqlx::raw_sql(include_str!("roles/grants.sql")).execute(connection).await {
         Ok(_) => Ok(Groups::Exist),
@@ -184,7 +186,8 @@ async fn limit_logins(connection: &mut PgConnection) -> anyhow::Result<Groups> {
            FROM pg_roles AS l, unnest($1::text[], $2::text[]) AS t (name, value)
           WHERE l.rolcanlogin
             AND NOT l.rolsuper
-            AND (pg_has_role(l.oid, 'cronbox_app', 'MEMBER') OR pg_has_role(l.oid, 'cronbox_publisher', 'MEMBER'))
+            AND (pg_has_role(l.oid, 'cronbox_app', 'MEMBER') OR pg_has_role(l.oid, 'cronbox_publisher', 'MEMBER')
+                 OR pg_has_role(l.oid, 'cronbox_notifier', 'MEMBER'))
             AND NOT pg_has_role(l.oid, 'cronbox_owner', 'MEMBER')
             AND NOT EXISTS (SELECT FROM pg_db_role_setting AS s, unnest(s.setconfig) AS set
                              WHERE s.setrole = l.oid AND set LIKE t.name || '=%')

@@ -3,6 +3,7 @@
 //! Names, messages and errors have text of clients. A line break in it would begin a line of its own, which looks like
 //! one of cronbox, and an escape code would control the terminal of the reader. So [`line`] escapes both, in all lines.
 
+mod file;
 mod line;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -11,11 +12,14 @@ use std::panic::{self, PanicHookInfo};
 use std::str::FromStr;
 
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::MakeWriterExt as _;
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+pub use file::LogFile;
 use line::{LineWriter, Sequences};
 
 /// The form of the lines.
@@ -45,10 +49,39 @@ impl FromStr for Form {
 /// # Panics
 /// Panics if the process has a log already.
 pub fn start_log(form: Form, filter: &str) {
-    let (filter, refused) = choose_filter(named_filter(), filter);
     let has_colours = form == Form::Text && io::stderr().is_terminal() && !is_without_colours();
     let sequences = if has_colours { Sequences::Kept } else { Sequences::Escaped };
-    new_subscriber(form, filter, has_colours, move || LineWriter::new(io::stderr(), sequences)).init();
+    start(form, filter, has_colours, move || LineWriter::new(io::stderr(), sequences));
+}
+
+/// Starts the log of this process as JSON lines on standard error and in a file, otherwise like [`start_log`].
+///
+/// # Panics
+/// Panics if the process has a log already.
+pub fn start_log_in_file(filter: &str, file: LogFile) {
+    let lines = move || LineWriter::new(file.clone(), Sequences::Escaped);
+    start(Form::Json, filter, false, lines.and(|| LineWriter::new(io::stderr(), Sequences::Escaped)));
+}
+
+/// Starts the log of this process as JSON lines in a file, beside what `shown` prints of the same events, and logs panics
+/// in both. Call it once.
+///
+/// # Panics
+/// Panics if the process has a log already.
+pub fn start_log_beside(shown: impl Layer<Registry> + Send + Sync + 'static, filter: &str, file: LogFile) {
+    let lines = move || LineWriter::new(file.clone(), Sequences::Escaped);
+    let lines = tracing_subscriber::fmt::layer().json().log_internal_errors(false).with_writer(lines);
+    // The filter is of the complete subscriber, see `new_subscriber`.
+    tracing_subscriber::registry().with(shown).with(lines).with(EnvFilter::new(filter)).init();
+    panic::set_hook(Box::new(log_panic));
+}
+
+fn start<W>(form: Form, filter: &str, has_colours: bool, writer: W)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (filter, refused) = choose_filter(named_filter(), filter);
+    new_subscriber(form, filter, has_colours, writer).init();
     panic::set_hook(Box::new(log_panic));
     if let Some(error) = refused {
         tracing::warn!(%error, "RUST_LOG is not a filter and is ignored");

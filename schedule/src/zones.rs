@@ -37,6 +37,19 @@ pub struct ZoneVersion {
     letters: (usize, String),
 }
 
+impl ZoneVersion {
+    /// The year of the release.
+    ///
+    /// ```
+    /// # use schedule::ZoneVersion;
+    /// assert_eq!("2026f".parse::<ZoneVersion>().map(|version| version.year()), Ok(2026));
+    /// ```
+    #[must_use]
+    pub fn year(&self) -> u16 {
+        self.year
+    }
+}
+
 impl FromStr for ZoneVersion {
     type Err = ZoneDataError;
 

@@ -8,7 +8,7 @@ use tests::{Answer, Api, Story, send_request};
 /// Of answers for programs.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 const POLICY_OF_PAGES: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                               frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+                               frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 /// The value of a header; empty if the answer does not have it.
 fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
@@ -88,5 +88,26 @@ async fn the_docs_page_has_no_inline_code() {
     let settings = Api::without_key(s.url()).get("/docs/swagger-initializer.js").await.expect(200).text;
     assert!(settings.contains("\"validatorUrl\": \"none\"") && settings.contains("/openapi.json"), "{settings}");
     assert!(!settings.contains("http://") && !settings.contains("https://"), "{settings}");
+    s.end().await;
+}
+
+/// Invented cookies and links count as unknown keys of their address: a flood of them reads no database.
+#[tokio::test]
+async fn invented_sessions_are_limited_by_address() {
+    let s = Story::with_app(|config| config.bad_keys_per_min = 3).await;
+    let stranger = Api::without_key(s.url());
+    let page = async |nth: usize| {
+        send_request(stranger.request(Method::GET, "/workflows").header("cookie", format!("cronbox=invented-{nth}")))
+            .await
+    };
+    for nth in 0..3 {
+        let answer = page(nth).await.expect(200);
+        assert!(answer.text.contains("Sign in"), "{nth} is led to the sign-in: {}", answer.text);
+    }
+    assert_eq!(page(3).await.status, 429);
+    assert_eq!(page(0).await.status, 200, "what is known to be invented reads nothing");
+    let link = stranger.request(Method::POST, "/sign-in/link").header("sec-fetch-site", "same-origin");
+    let link = link.header("content-type", "application/x-www-form-urlencoded").body("link=invented");
+    assert_eq!(send_request(link).await.status, 429);
     s.end().await;
 }

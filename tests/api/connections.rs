@@ -32,7 +32,7 @@ async fn refusals(api: &Api, reason: &str) -> u64 {
     metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_default()
 }
 
-async fn until_refused(api: &Api, reason: &str, times: u64) {
+pub(crate) async fn until_refused(api: &Api, reason: &str, times: u64) {
     let began = Instant::now();
     while refusals(api, reason).await < times {
         assert!(began.elapsed() < PATIENCE, "{} of {times} {reason}", refusals(api, reason).await);

@@ -8,6 +8,9 @@ use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story, send_request};
 
+/// Where a channel of AWS leads.
+const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
+
 /// All that a write may change, as one digest.
 const EVERYTHING: &str = "SELECT md5(string_agg(md5(t::text), ',' ORDER BY md5(t::text)))::text AS digest FROM (
     SELECT w::text AS t FROM workflows w UNION ALL SELECT r::text FROM runs r UNION ALL SELECT o::text FROM outbox_events o
@@ -16,6 +19,10 @@ const EVERYTHING: &str = "SELECT md5(string_agg(md5(t::text), ',' ORDER BY md5(t
      UNION ALL SELECT v::text FROM schedule_versions v UNION ALL SELECT b::text FROM backfills b
      UNION ALL SELECT a::text FROM audit_log a UNION ALL SELECT p::text FROM publications p
      UNION ALL SELECT b::text FROM bulk_operations b UNION ALL SELECT i::text FROM idempotency_keys i
+     UNION ALL SELECT c::text FROM notification_channels c UNION ALL SELECT r::text FROM notification_rules r
+     UNION ALL SELECT c::text FROM notification_rule_channels c UNION ALL SELECT n::text FROM notifications n
+     UNION ALL SELECT m::text FROM notification_messages m UNION ALL SELECT l::text FROM dead_letters l
+     UNION ALL SELECT c::text FROM console_sessions c UNION ALL SELECT l::text FROM sign_in_links l
      UNION ALL SELECT f::text FROM freezes f UNION ALL SELECT s::text FROM sweeps s) AS t";
 
 async fn dry(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
@@ -57,6 +64,16 @@ struct Ground {
     ids: BTreeMap<&'static str, String>,
 }
 
+/// A notification, and a message that was not delivered.
+const NOTIFIED: &str = "
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on) SELECT id, team_id, event, 'x', now() FROM notification_rules;
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on)
+    SELECT '0195573e-0000-7000-8000-000000000000', min(id), min(team_id), 'run_failed', 1, 'failed', now() FROM notification_channels;
+    INSERT INTO dead_letters (queue, message_id, kind, team_id, workflow_id, scheduled_time, error, attributes, body, body_bytes, first_seen, last_seen)
+    SELECT 'runner', 'm', 'fire', min(team_id), min(id), now(), '', '{}', '', 0, now(), now() FROM workflows;
+    INSERT INTO console_sessions (id, digest, key_id, created_on, expires_on)
+    SELECT '0195573e-0000-7000-8000-000000000001', '', min(id::text)::uuid, cronbox_now(), cronbox_now() + interval '1 hour' FROM api_keys;";
+
 async fn ground() -> Ground {
     let s = Story::with_app(|config| {
         config.executor_slots = 0;
@@ -94,10 +111,20 @@ async fn ground() -> Ground {
     let bulk = create(editor.clone(), "/api/v1/bulk".to_owned(), json!({"verb": "archive"})).await;
     let freeze = json!({"reason": "r", "from": "2030-01-01T00:00:00Z"});
     let freeze = create(editor.clone(), "/api/v1/freezes".to_owned(), freeze).await;
+    let channels = "/api/v1/notification-channels";
+    let channel =
+        create(editor.clone(), channels.to_owned(), json!({"name": "used", "kind": "aws", "target_arn": TOPIC})).await;
+    let free =
+        create(editor.clone(), channels.to_owned(), json!({"name": "free", "kind": "aws", "target_arn": TOPIC})).await;
+    let rule = json!({"event": "run_failed", "channel_ids": [channel.parse::<i64>().unwrap()]});
+    let rule = create(editor.clone(), "/api/v1/notification-rules".to_owned(), rule).await;
+    s.execute(NOTIFIED).await;
+    let notification = editor.get("/api/v1/notifications").await.expect(200).json["items"][0]["id"].to_string();
     s.execute("UPDATE outbox_events SET failed_on = cronbox_now(), error_message = 'no'").await;
     s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'no', due_at = NULL").await;
     s.execute("UPDATE api_keys SET created_on = created_on - interval '1 day'").await;
     let row = admin.get("/api/v1/outbox").await.expect(200).json["items"][0]["id"].to_string();
+    let letter = admin.get("/api/v1/dead-letters").await.expect(200).json["items"][0]["id"].to_string();
     let key = admin.get("/api/v1/keys").await.expect(200).json["items"][0]["id"].as_str().unwrap().to_owned();
     let ids = BTreeMap::from([
         ("workflow", workflow.to_string()),
@@ -110,7 +137,14 @@ async fn ground() -> Ground {
         ("paused backfill", paused),
         ("bulk", bulk),
         ("freeze", freeze),
+        ("channel", channel),
+        ("free channel", free),
+        ("rule", rule),
+        ("notification", notification),
+        ("message", "0195573e-0000-7000-8000-000000000000".to_owned()),
         ("row", row),
+        ("dead letter", letter),
+        ("session", "0195573e-0000-7000-8000-000000000001".to_owned()),
         ("key", key),
     ]);
     Ground { s, workflow, ids }
@@ -138,6 +172,8 @@ fn writes() -> Vec<(&'static str, &'static str, Value)> {
         ("POST", "/api/v1/teams/{team}:receiver-secret", json!({"origin": "https://a.example"})),
         ("POST", "/api/v1/keys", json!({"name": "k", "kind": "admin"})),
         ("POST", "/api/v1/keys/self:rotate", json!({"overlap_secs": 60})),
+        ("POST", "/api/v1/sign-in-links", json!({})),
+        ("POST", "/api/v1/sessions/{session}:end", json!({})),
         ("POST", "/api/v1/keys/{key}:revoke", none.clone()),
         ("POST", "/api/v1/workflows", json!({"name": "new", "action": {"type": "log", "message": "m"}})),
         ("PATCH", "/api/v1/workflows/{workflow}", json!({"description": "new"})),
@@ -160,9 +196,29 @@ fn writes() -> Vec<(&'static str, &'static str, Value)> {
         ("POST", "/api/v1/bulk/{bulk}:cancel", none.clone()),
         ("POST", "/api/v1/freezes", json!({"reason": "r"})),
         ("POST", "/api/v1/freezes/{freeze}:lift", none.clone()),
+        (
+            "POST",
+            "/api/v1/notification-channels",
+            json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "default_rules": true}),
+        ),
+        (
+            "PUT",
+            "/api/v1/notification-channels/{channel}",
+            json!({"name": "renamed", "kind": "aws", "target_arn": TOPIC}),
+        ),
+        ("DELETE", "/api/v1/notification-channels/{free channel}", none.clone()),
+        ("POST", "/api/v1/notification-channels/{channel}:test", none.clone()),
+        ("POST", "/api/v1/notification-rules", json!({"event": "missed", "channel_ids": ["{channel}"]})),
+        ("PUT", "/api/v1/notification-rules/{rule}", json!({"event": "missed", "channel_ids": ["{channel}"]})),
+        ("DELETE", "/api/v1/notification-rules/{rule}", none.clone()),
+        ("POST", "/api/v1/notification-rules/{rule}:snooze", json!({"until": "2099-01-01T00:00:00Z"})),
+        ("POST", "/api/v1/notifications/{notification}:acknowledge", none.clone()),
+        ("POST", "/api/v1/notification-messages/{message}:retry", none.clone()),
         ("POST", "/api/v1/drift:check", none.clone()),
         ("POST", "/api/v1/outbox/{row}:retry", none.clone()),
-        ("POST", "/api/v1/outbox/{row}:discard", none),
+        ("POST", "/api/v1/outbox/{row}:discard", none.clone()),
+        ("POST", "/api/v1/dead-letters/{dead letter}:redrive", none.clone()),
+        ("POST", "/api/v1/dead-letters/{dead letter}:discard", none),
     ]
 }
 
@@ -185,7 +241,10 @@ async fn no_dry_run_changes_anything() {
         let path = path.replace("{name}", "token").replace("{revision}", "1");
         tried.insert((method.to_lowercase(), route));
         let request = s.admin().request(method.parse().unwrap(), &format!("{path}?dry_run=true"));
-        let body = with_team(template, body, s.keys.team_id);
+        let mut body = with_team(template, body, s.keys.team_id);
+        if body["channel_ids"].is_array() {
+            body["channel_ids"] = json!([ids["channel"].parse::<i64>().unwrap()]);
+        }
         let request = request.header("Idempotency-Key", "once");
         let answer = send_request(if body.is_null() { request } else { request.json(&body) }).await;
         assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
@@ -206,7 +265,8 @@ async fn no_dry_run_changes_anything() {
 
 /// An admin names the team of what it creates.
 fn with_team(template: &str, mut body: Value, team: i64) -> Value {
-    if ["/api/v1/workflows", "/api/v1/bulk", "/api/v1/freezes"].contains(&template) {
+    let created = ["workflows", "bulk", "freezes", "notification-channels", "notification-rules"];
+    if template.strip_prefix("/api/v1/").is_some_and(|path| created.contains(&path)) {
         body["team_id"] = json!(team);
     }
     body

@@ -60,7 +60,7 @@ async fn openapi_is_served_without_a_key() {
     let served = client.get("/openapi.json").await.expect(200).json;
     assert_eq!(served, api::describe());
     assert!(served["openapi"].as_str().unwrap().starts_with("3.1"));
-    assert!(client.get("/").await.expect(200).text.contains("swagger-ui"), "who opens the address finds the page");
+    assert!(client.get("/").await.expect(200).text.contains("Sign in"), "who opens the address finds the console");
     assert_eq!(client.get("/openapi-3.0.json").await.expect(200).json, api::describe_as_3_0());
     let page = client.get("/docs/").await.expect(200);
     assert!(page.text.contains("swagger-ui"));

@@ -72,6 +72,10 @@ async fn the_list_is_filtered_and_paged() {
     assert_eq!(ids("?status=processed").await, [second.0, first.0]);
     assert_eq!(ids("?status=pending").await, [first.0]);
     assert_eq!(ids(&format!("?workflow_id={second}")).await, [second.0]);
+    s.execute("UPDATE outbox_events SET created_on = '2026-01-01T00:00:00Z' WHERE processed_on IS NOT NULL").await;
+    assert_eq!(ids("?created_before=2026-01-01T00:00:01Z").await, [second.0, first.0]);
+    assert_eq!(ids("?created_before=2026-01-01T00:00:00Z").await, [0; 0]);
+    assert_eq!(ids("?status=pending&created_before=2100-01-01T00:00:00Z").await, [first.0]);
     let page = s.admin().get("/api/v1/outbox?limit=2").await.json;
     assert_eq!(ids(&format!("?limit=2&cursor={}", page["next_cursor"].as_str().unwrap())).await, [first.0]);
     s.admin().get("/api/v1/outbox?status=lost").await.refused(400, "invalid_field", Some("status"));
@@ -122,7 +126,7 @@ async fn errors_of_servers_control_no_terminal() {
     let s = Story::today().await;
     s.create("0 9 * * *", "UTC").await;
     s.execute(HOSTILE).await;
-    for (words, lines) in [(["outbox", "ls"], 2), (["drift", "show"], 2)] {
+    for (words, lines) in [(["outbox", "ls"], 2), (["drift", "show"], 4)] {
         let (_, said) = cronbox(&s, &words).await;
         assert_eq!(said.lines().count(), lines, "{said}");
         assert!(said.contains("no \u{fffd}[2J 9 forged\u{fffd}\u{fffd}"), "{said}");

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::{Answer, Api, Story, send_request};
+use tests::{Answer, Api, Story, Visitor, send_request};
 
 use provider::{Answers, Pair, Provider, encode, jwks, message_of, token_by_secret};
 
@@ -36,14 +36,17 @@ impl Signed {
     async fn with_limits(provider: &Provider, change: fn(&mut app::Config)) -> Self {
         let mut s = Story::at(NOW).await;
         let other = s.admin().post("/api/v1/teams", &json!({"name": "others"})).await.expect(201).id();
-        let rules = json!({"groups": [
+        let mut rules = json!({"groups": [
             {"group": "devs", "team_id": s.keys.team_id, "role": "editor"},
             {"group": "readers", "team_id": s.keys.team_id, "role": "viewer"},
             {"group": "others", "team": "others", "role": "editor"},
             {"group": "other readers", "team": "others", "role": "viewer"},
             {"group": "ghosts", "team": "no such team", "role": "editor"},
             {"group": "ops", "role": "admin"},
+            {"group": "many", "team_id": s.keys.team_id, "role": "editor"},
         ]});
+        let team = |nth: usize| json!({"group": "many", "team": format!("many {nth}"), "role": "editor"});
+        rules["groups"].as_array_mut().unwrap().extend((1..=20).map(team));
         let groups_file = std::env::temp_dir().join(format!("cronbox-groups-{}.json", uuid::Uuid::new_v4()));
         std::fs::write(&groups_file, rules.to_string()).unwrap();
         let (issuer, file) = (provider.issuer().to_owned(), groups_file.clone());
@@ -697,4 +700,77 @@ fn wrong_settings_stop_the_start() {
     start(&Oidc { oidc_issuer: Some("https://10.0.0.1:8443".into()), ..good.clone() }).unwrap();
     assert!(Oidc { oidc_issuer: None, ..good }.read_settings().unwrap().is_none());
     std::fs::remove_file(file).unwrap();
+}
+
+/// The pages of the console that a member of a team sees.
+fn pages_of_members(workflow: i64, run: &str) -> Vec<String> {
+    let mut pages: Vec<String> = [
+        "/",
+        "/workflows",
+        "/workflows/new",
+        "/runs",
+        "/backfills",
+        "/upcoming",
+        "/delivery",
+        "/delivery/letters",
+        "/proof",
+        "/proof/times",
+        "/admin/audit",
+        "/admin/me",
+        "/admin/freezes",
+        "/admin/notifications",
+        "/admin/notifications/rules",
+        "/admin/notifications/channels",
+    ]
+    .map(String::from)
+    .into();
+    let tabs = ["", "/runs", "/next", "/settings", "/history", "/sync"];
+    pages.extend(tabs.map(|tab| format!("/workflows/{workflow}{tab}")));
+    pages.push(format!("/runs/{run}"));
+    pages
+}
+
+/// Statistics and the audit log are those of one team, and a list reads 20 teams at most.
+#[tokio::test]
+async fn people_of_several_teams_use_each_page() {
+    let pair = Pair::rsa();
+    let provider = Provider::with_keys(&[("r", &pair)]).await;
+    let people = Signed::with(&provider).await;
+    for nth in 1..=20 {
+        people.s.admin().post("/api/v1/teams", &json!({"name": format!("many {nth}")})).await.expect(201);
+    }
+    let wf = people.s.create("0 9 * * *", "UTC").await;
+    let fired = people.s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202).json;
+    people.s.runs_end().await;
+    let pages = pages_of_members(wf.0, fired["run_id"].as_str().unwrap());
+    for (text, groups) in [("of-two", &["devs", "others"][..]), ("of-many", &["many"])] {
+        sqlx::query(
+            "INSERT INTO console_sessions (id, digest, issuer, subject, groups, created_on, expires_on)
+             VALUES (gen_random_uuid(), sha256(convert_to($1, 'UTF8')), $2, $1, $3, cronbox_now(), cronbox_now() + interval '1 hour')",
+        )
+        .bind(text)
+        .bind(provider.issuer())
+        .bind(groups)
+        .execute(&people.s.pool)
+        .await
+        .unwrap();
+        let visitor = Visitor::of_session(&people.url, text);
+        let overview = visitor.read_page("/").await;
+        assert!(
+            overview.contains(r#"<select name="team_id">"#) && overview.contains("The next 24 hours"),
+            "{overview}"
+        );
+        visitor.read_page(&format!("/?team_id={}", people.s.keys.team_id)).await;
+        for page in &pages {
+            let answer = send_request(visitor.request_page(page)).await;
+            let of_many = "you belong to many teams: send team_id";
+            let may_choose =
+                text == "of-many" && answer.text.contains(of_many) && answer.text.contains("Choose one of your teams");
+            assert!(answer.status == 200 || may_choose, "{text} {page}: {}", answer.text);
+        }
+        for list in ["/workflows", "/runs", "/upcoming", "/delivery/letters", "/proof", "/admin/audit"] {
+            visitor.read_page(&format!("{list}?team_id={}", people.s.keys.team_id)).await;
+        }
+    }
+    people.end().await;
 }

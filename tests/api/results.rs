@@ -25,8 +25,8 @@ async fn a_list_says_what_became_of_the_last_runs() {
     let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
     let workflow = s.create_with(json!({"name": "payroll", "overlap_policy": "concurrent"})).await;
     let none = s.create_with(json!({"name": "none"})).await;
-    let nothing =
-        json!({"last_run": null, "recent": [], "week": {"runs": 0, "success_rate": null, "p95_duration_ms": null}});
+    let week = json!({"runs": 0, "success_rate": null, "p95_duration_ms": null});
+    let nothing = json!({"last_run": null, "recent": [], "failures_in_a_row": 0, "week": week});
     assert_eq!(results(&s.editor(), none).await, nothing);
 
     // Long before the week, and within it.
@@ -43,7 +43,7 @@ async fn a_list_says_what_became_of_the_last_runs() {
     let read = results(&s.editor(), workflow).await;
     let states: Vec<&Value> = read["recent"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
     assert_eq!(states, ["failed", "succeeded", "succeeded", "succeeded"], "the newest first, of any age: {read}");
-    assert_eq!(read["week"]["runs"], 3, "{read}");
+    assert_eq!((&read["week"]["runs"], &read["failures_in_a_row"]), (&json!(3), &json!(1)), "{read}");
     assert!((read["week"]["success_rate"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9, "{read}");
     assert!(read["week"]["p95_duration_ms"].is_i64(), "{read}");
     let last = &read["last_run"];
@@ -104,5 +104,109 @@ async fn a_page_of_results_has_a_constant_number_of_statements() {
     // Jobs of the app execute statements, too, but not one for each workflow.
     assert!(executed.values().all(|rows| rows.statements < 20), "{executed:?}");
     assert!(executed.keys().any(|label| label.contains("ended runs of many workflows")), "{executed:?}");
+    s.end_early().await;
+}
+
+/// The filter reads the newest run that has ended, however old it is, also in lists that are sorted or counted.
+#[tokio::test]
+async fn workflows_are_found_by_their_last_result() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let good = s.create_with(json!({"name": "good"})).await;
+    let bad = s.create_with(json!({"name": "bad", "action": nowhere, "max_attempts": 1})).await;
+    let _never = s.create_with(json!({"name": "never"})).await;
+    fire(&s, good).await;
+    fire(&s, bad).await;
+    let found = async |query: &str| -> Vec<i64> {
+        let page = s.editor().get(&format!("/api/v1/workflows?{query}")).await.expect(200).json;
+        page["items"].as_array().unwrap().iter().map(|item| item["id"].as_i64().unwrap()).collect()
+    };
+    for when in ["2026-03-02T09:00:00Z", "2026-03-20T08:30:00Z"] {
+        s.set_clock(when.parse().unwrap()).await;
+        assert_eq!(found("last_result=failed").await, [bad.0], "{when}");
+        assert_eq!(found("last_result=succeeded").await, [good.0], "{when}");
+        assert_eq!(found("last_result=failed&last_result=succeeded").await, [good.0, bad.0], "{when}");
+        assert_eq!(found("last_result=failed&last_result=succeeded&sort=name").await, [bad.0, good.0], "{when}");
+        assert_eq!(found("last_result=cancelled").await, [0; 0], "{when}");
+    }
+    let counted = s.editor().get("/api/v1/workflows?last_result=failed&total=true").await.expect(200).json;
+    assert_eq!(counted["total"], 1);
+    let read = format!("/api/v1/workflows/{bad}");
+    s.editor().patch(&read, &json!({"action": {"type": "log", "message": "mended"}})).await.expect(200);
+    fire(&s, bad).await;
+    assert_eq!(found("last_result=failed").await, [0; 0], "the newest run counts");
+    let refused = s.editor().get("/api/v1/workflows?last_result=running").await.expect(400).json;
+    assert_eq!(refused["field"], "last_result", "{refused}");
+    s.end_early().await;
+}
+
+/// 5,001 workflows of the team that do not fail: more than a list reads for one page.
+const HEALTHY: &str = "
+    INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+    SELECT (SELECT min(id) FROM teams), 'healthy ' || nth, '{\"type\":\"log\",\"message\":\"m\"}', now(), now()
+      FROM generate_series(1, 5001) AS nth";
+
+#[tokio::test]
+async fn failing_workflows_are_found_and_counted() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    s.execute(HEALTHY).await;
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let failing =
+        |name: &str| json!({"name": name, "action": nowhere, "max_attempts": 1, "overlap_policy": "concurrent"});
+    let (once, thrice) = (s.create_with(failing("once")).await, s.create_with(failing("thrice")).await);
+    for workflow in [once, thrice, thrice, thrice] {
+        fire(&s, workflow).await;
+    }
+    let found = async |api: &Api, query: &str| {
+        let page = api.get(&format!("/api/v1/workflows?total=true&{query}")).await.expect(200).json;
+        let ids: Vec<i64> = page["items"].as_array().unwrap().iter().map(|item| item["id"].as_i64().unwrap()).collect();
+        assert_eq!((&page["total"], &page["next_cursor"]), (&json!(ids.len()), &Value::Null), "{query}: {page}");
+        ids
+    };
+    let other = s.admin().post("/api/v1/teams", &json!({"name": "other"})).await.expect(201).id();
+    let key = json!({"name": "k", "kind": "team", "team_id": other, "role": "editor"});
+    let key = s.admin().post("/api/v1/keys", &key).await.expect(201).json["key"].as_str().unwrap().to_owned();
+    assert_eq!(found(&Api::new(s.url(), &key), "failures_in_a_row=1").await, [0; 0], "those of another team");
+    for api in [s.editor(), s.admin()] {
+        assert_eq!(found(&api, "failures_in_a_row=1").await, [once.0, thrice.0]);
+        assert_eq!(found(&api, "failures_in_a_row=1&sort=-name").await, [thrice.0, once.0]);
+        assert_eq!(found(&api, "failures_in_a_row=3").await, [thrice.0]);
+        assert_eq!(found(&api, "failures_in_a_row=4").await, [0; 0]);
+        assert_eq!(found(&api, "failures_in_a_row=1&state=paused").await, [0; 0]);
+    }
+    let read = s.editor().get(&format!("/api/v1/workflows/{thrice}?results=true")).await.expect(200).json;
+    assert_eq!(read["results"]["failures_in_a_row"], 3, "{read}");
+    let mended = json!({"action": {"type": "log", "message": "mended"}});
+    s.editor().patch(&format!("/api/v1/workflows/{thrice}"), &mended).await.expect(200);
+    fire(&s, thrice).await;
+    assert_eq!(found(&s.editor(), "failures_in_a_row=1").await, [once.0]);
+    s.editor().get("/api/v1/workflows?failures_in_a_row=0").await.refused(
+        400,
+        "invalid_field",
+        Some("failures_in_a_row"),
+    );
+    s.end_early().await;
+}
+
+/// A list of more failing workflows than it reads for one page has a next page.
+#[tokio::test]
+async fn all_parts_of_many_failing_workflows_are_listed() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    s.execute(HEALTHY).await;
+    s.execute(
+        "INSERT INTO failure_streaks
+         SELECT id, team_id, 1, now(), gen_random_uuid(), now(), gen_random_uuid() FROM workflows",
+    )
+    .await;
+    for api in [s.editor(), s.admin()] {
+        let query = "/api/v1/workflows?failures_in_a_row=1&q=healthy%205001";
+        let first = api.get(query).await.expect(200).json;
+        assert_eq!(first["items"], json!([]), "{first}");
+        let next = format!("{query}&cursor={}", first["next_cursor"].as_str().unwrap());
+        let second = api.get(&next).await.expect(200).json;
+        assert_eq!((&second["items"][0]["name"], &second["next_cursor"]), (&json!("healthy 5001"), &Value::Null));
+    }
     s.end_early().await;
 }

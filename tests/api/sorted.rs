@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::{Api, Story};
+use tokio::net::TcpListener;
 
 async fn create(s: &Story, name: &str, cron: Option<&str>) {
     let mut fields = json!({"name": name});
@@ -78,10 +79,7 @@ async fn the_last_change_is_an_order() {
 #[tokio::test]
 async fn totals_are_counted_on_request() {
     let s = some_workflows().await;
-    let total = |path: &'static str| {
-        let editor = s.editor();
-        async move { editor.get(path).await.expect(200).json["total"].clone() }
-    };
+    let total = async |path: &str| s.editor().get(path).await.expect(200).json["total"].clone();
     assert_eq!(total("/api/v1/workflows?limit=1").await, Value::Null);
     assert_eq!(total("/api/v1/workflows?limit=1&total=true").await, 4);
     assert_eq!(total("/api/v1/workflows?q=lt&total=true").await, 1);
@@ -94,6 +92,40 @@ async fn totals_are_counted_on_request() {
     }
     assert_eq!(total("/api/v1/runs?total=true&limit=1").await, 3);
     assert_eq!(total("/api/v1/runs?total=true&state=failed").await, 0);
+    s.publish().await;
+    s.end().await;
+}
+
+/// Each scope of a list of runs has a statement of its own that counts.
+#[tokio::test]
+async fn runs_are_counted_in_each_scope() {
+    let s = some_workflows().await;
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let failing = s.create_with(json!({"name": "failing", "action": nowhere, "max_attempts": 1})).await;
+    let other = s.create("0 9 * * *", "UTC").await;
+    for workflow in [failing, other, other] {
+        s.editor().post(&format!("/api/v1/schedules/{workflow}:fire"), &json!({})).await.expect(202);
+        s.runs_end().await;
+    }
+    let strangers = s.admin().post("/api/v1/teams", &json!({"name": "strangers"})).await.expect(201).id();
+    let counts = [
+        (String::new(), 3),
+        ("&state=failed".to_owned(), 1),
+        ("&state=failed&state=timed_out".to_owned(), 1),
+        ("&trigger=manual".to_owned(), 3),
+        ("&trigger=schedule".to_owned(), 0),
+        (format!("&workflow_id={other}"), 2),
+        (format!("&workflow_id={other}&state=failed"), 0),
+    ];
+    for (filters, expected) in counts {
+        let path = format!("/api/v1/runs?total=true&limit=1{filters}");
+        for api in [s.editor(), s.admin()] {
+            assert_eq!(api.get(&path).await.expect(200).json["total"], expected, "{filters}");
+        }
+        let of_strangers = s.admin().get(&format!("{path}&team_id={strangers}")).await.expect(200).json;
+        assert_eq!(of_strangers["total"], 0, "{filters}");
+    }
     s.publish().await;
     s.end().await;
 }

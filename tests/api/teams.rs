@@ -18,6 +18,11 @@ async fn team_with_everything(s: &Story) -> (i64, Api) {
     put(format!("/api/v1/teams/{team}/hosts"), json!({"allowed_hosts": ["a.example"]})).await;
     let freeze = json!({"team_id": team, "reason": "holiday", "from": "2030-01-01T00:00:00Z"});
     s.admin().post("/api/v1/freezes", &freeze).await.expect(201);
+    let channel =
+        json!({"team_id": team, "name": "slack", "kind": "slack", "url": "https://a.example/services/hunter4"});
+    let channel = s.admin().post("/api/v1/notification-channels", &channel).await.expect(201).id();
+    let rule = json!({"team_id": team, "event": "missed", "channel_ids": [channel]});
+    s.admin().post("/api/v1/notification-rules", &rule).await.expect(201);
     let api = Api::new(s.url(), key["key"].as_str().unwrap());
     let headers = json!({"x-key": "hunter3"});
     let action = json!({"type": "http", "method": "POST", "url": "https://a.example/", "headers": headers});
@@ -52,11 +57,14 @@ async fn an_export_has_all_but_the_secrets() {
     let (team, _) = team_with_everything(&s).await;
     let (lines, parts) = export(&s, team).await;
     let kinds: Vec<&str> = lines.iter().map(|line| line["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["team", "limits", "hosts", "secret", "key", "freeze", "workflow"]);
+    assert_eq!(
+        kinds,
+        ["team", "limits", "hosts", "secret", "key", "freeze", "notification_channel", "notification_rule", "workflow"]
+    );
     assert_eq!(parts, 1);
     let text = serde_json::to_string(&lines).unwrap();
     assert!(!text.contains("hunter") && !text.contains("whsec_"), "{text}");
-    assert_eq!(lines[6]["object"]["action"]["url"], "https://a.example/");
+    assert_eq!(lines[8]["object"]["action"]["url"], "https://a.example/");
     let read: Vec<api_types::team_export::TeamExportLine> =
         lines.iter().map(|line| serde_json::from_value(line.clone()).unwrap()).collect();
     assert_eq!(serde_json::to_value(read).unwrap(), json!(lines), "the shared type reads all of it");

@@ -8,6 +8,7 @@ mod invoke;
 mod isolation;
 mod keys;
 mod logs;
+mod metrics;
 mod migrations;
 mod notifications;
 mod old_names;
@@ -18,6 +19,7 @@ mod refusals;
 mod roles;
 mod runs;
 mod startup;
+mod traces;
 // It shifts the app's clock, which only debug builds allow.
 #[cfg(debug_assertions)]
 mod zone_history;

@@ -122,9 +122,10 @@ async fn pools_count_who_waits() {
     let only_one = pool.acquire().await.unwrap();
     let mut waiting = Box::pin(pool.acquire());
     assert!(futures::poll!(&mut waiting).is_pending());
-    assert_eq!(pool.current_use(), PoolUse { used: 1, waiting: 1, timed_out: 0 });
+    let all_used = PoolUse { limit: 1, idle: 0, used: 1, waiting: 0, timed_out: 0 };
+    assert_eq!(pool.current_use(), PoolUse { waiting: 1, ..all_used });
     drop(waiting);
-    assert_eq!(pool.current_use(), PoolUse { used: 1, waiting: 0, timed_out: 0 });
+    assert_eq!(pool.current_use(), all_used);
     drop(only_one);
     pool.close().await;
     s.end().await;

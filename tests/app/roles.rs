@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use local::postgres::{Login, log_in_as};
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tests::Story;
@@ -12,7 +13,7 @@ use crate::migrations::{migrator, owner_options};
 use crate::startup::{app, expect_error, run};
 
 /// Each table, and what the app and the publisher may do with its rows: Select, Insert, Update, Delete; `s` = some columns.
-const TABLES: [(&str, &str, &str); 52] = [
+const TABLES: [(&str, &str, &str); 64] = [
     ("_sqlx_migrations", "S", "s"),
     ("api_keys", "SIU", ""),
     ("audit_chain", "SI", ""),
@@ -22,13 +23,17 @@ const TABLES: [(&str, &str, &str); 52] = [
     ("bulk_items", "SIUD", ""),
     ("bulk_operations", "SIUD", ""),
     ("config_generation", "S", "SIU"),
+    ("console_sessions", "SIUD", ""),
+    ("daily_verifications", "SIUD", ""),
     ("database_identity", "SIU", "SIU"),
-    ("decision_minutes", "SIUD", ""),
-    ("decision_sums", "SIUD", ""),
+    ("dead_letters", "SU", "SIUD"),
+    ("decision_minutes", "SIUD", "s"),
+    ("decision_sums", "SIUD", "s"),
     ("deleted_workflows", "SIUD", ""),
     ("event_listeners", "SU", "S"),
     ("events", "SIUD", "I"),
     ("failed_logins", "SIUD", ""),
+    ("failure_streaks", "SIUD", ""),
     ("fire_disagreements", "SIUD", "s"),
     ("freezes", "SIUD", ""),
     ("idempotency_keys", "SIUD", ""),
@@ -36,6 +41,13 @@ const TABLES: [(&str, &str, &str); 52] = [
     ("job_failures", "SIUD", ""),
     ("jobs", "SIUD", ""),
     ("ledger", "SIUD", "S"),
+    ("notification_channels", "SIUD", ""),
+    ("notification_conditions", "SIUD", ""),
+    ("notification_items", "SIUD", ""),
+    ("notification_messages", "SIUD", "s"),
+    ("notification_rule_channels", "SIUD", ""),
+    ("notification_rules", "SIUD", ""),
+    ("notifications", "SIUD", ""),
     ("occurrences", "SIUD", "s"),
     ("orphans", "S", "SIUD"),
     ("outbox_events", "SIUD", "SIU"),
@@ -45,11 +57,12 @@ const TABLES: [(&str, &str, &str); 52] = [
     ("publishers", "SUD", "SIUD"),
     ("rollout_queue", "S", "SIUD"),
     ("run_attempts", "SIUD", ""),
-    ("run_end_minutes", "SIUD", ""),
-    ("run_end_sums", "SIUD", ""),
+    ("run_end_minutes", "SIUD", "s"),
+    ("run_end_sums", "SIUD", "s"),
     ("run_results", "SIUD", ""),
     ("runs", "SIUD", "s"),
     ("schedule_versions", "SIUD", ""),
+    ("sign_in_links", "SIUD", ""),
     ("sightings", "S", "SIUD"),
     ("statistics_start", "S", ""),
     ("sweep_changes", "S", "SIUD"),
@@ -67,7 +80,26 @@ const TABLES: [(&str, &str, &str); 52] = [
     ("zone_data", "SD", "S"),
 ];
 
-/// What no login of the app or the publisher may do.
+/// Each table that the notifier sees, and what it may do, as above. It may change some columns of the messages.
+const OF_NOTIFIER: [(&str, &str); 6] = [
+    ("notification_channels", "s"),
+    ("notification_items", "s"),
+    ("notification_messages", "S"),
+    ("notifications", "S"),
+    ("teams", "s"),
+    ("workflows", "s"),
+];
+
+/// What the notifier may not do in the tables that it sees.
+const NOT_OF_NOTIFIER: [&str; 5] = [
+    "SELECT url FROM notification_channels",
+    "SELECT signing_secret FROM teams",
+    "SELECT action FROM workflows",
+    "UPDATE notification_messages SET event = event",
+    "UPDATE notification_messages SET channel_id = channel_id",
+];
+
+/// What no login of app, publisher or notifier may do.
 const NEVER: [&str; 12] = [
     "CREATE TABLE mine ()",
     "ALTER TABLE runs ADD COLUMN mine INTEGER",
@@ -141,9 +173,15 @@ async fn groups_may_do_only_their_work() {
 
     let mut app = PgConnection::connect(&s.dsn()).await.unwrap();
     let mut publisher = PgConnection::connect(&s.publisher_dsn()).await.unwrap();
+    let mut notifier = PgConnection::connect(&log_in_as(&s.owner_dsn(), Login::Notifier)).await.unwrap();
     for (table, of_app, of_publisher) in TABLES {
         let column = &tables.iter().find(|(name, _)| name == table).unwrap().1;
-        for (who, login, permitted) in [("app", &mut app, of_app), ("publisher", &mut publisher, of_publisher)] {
+        let of_notifier = OF_NOTIFIER.iter().find(|(name, _)| *name == table).map_or("", |(_, permitted)| permitted);
+        for (who, login, permitted) in [
+            ("app", &mut app, of_app),
+            ("publisher", &mut publisher, of_publisher),
+            ("notifier", &mut notifier, of_notifier),
+        ] {
             for (letter, statement) in statements_of(table, column) {
                 let is_permitted = permitted.contains(letter) || letter == 's' && permitted.contains('S');
                 let expected = if is_permitted { Verdict::Permitted } else { Verdict::Forbidden };
@@ -157,13 +195,16 @@ async fn groups_may_do_only_their_work() {
         "SELECT count(*) FROM pg_inherits, LATERAL aclexplode((SELECT relacl FROM pg_class WHERE oid = inhrelid)) AS a
                  WHERE inhparent = 'audit_log'::regclass AND a.grantee <> 'cronbox_owner'::regrole";
     assert_eq!(s.count(open).await, 0);
-    for login in [&mut app, &mut publisher] {
+    for login in [&mut app, &mut publisher, &mut notifier] {
         for statement in NEVER {
             assert_eq!(verdict(login, statement.to_owned()).await, Verdict::Forbidden, "{statement}");
         }
     }
     for statement in SECRETS {
         assert_eq!(verdict(&mut publisher, statement.to_owned()).await, Verdict::Forbidden, "{statement}");
+    }
+    for statement in NOT_OF_NOTIFIER {
+        assert_eq!(verdict(&mut notifier, statement.to_owned()).await, Verdict::Forbidden, "{statement}");
     }
     s.end().await;
 }
@@ -200,7 +241,7 @@ async fn later_tables_are_the_apps() {
 #[tokio::test]
 async fn logins_have_timeouts() {
     let s = Story::today().await;
-    for dsn in [s.dsn(), s.publisher_dsn()] {
+    for dsn in [s.dsn(), s.publisher_dsn(), log_in_as(&s.owner_dsn(), Login::Notifier)] {
         let mut login = PgConnection::connect(&dsn).await.unwrap();
         for (name, value) in
             [("statement_timeout", "15s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")]
@@ -235,6 +276,10 @@ async fn logins_get_the_passwords_of_a_secret_store() {
         assert!(log_in(&s, "cronbox_serve", other).await.is_err(), "the other password");
         let mut publisher = log_in(&s, "cronbox_publish", "the-publishers-password").await.unwrap();
         assert_eq!(verdict(&mut publisher, "SELECT * FROM api_keys".to_owned()).await, Verdict::Forbidden);
+        let mut notifier = log_in(&s, "cronbox_notify", "the-notifiers-password").await.unwrap();
+        let sees = "SELECT FROM notification_messages".to_owned();
+        assert_eq!(verdict(&mut notifier, sees).await, Verdict::Permitted);
+        assert_eq!(verdict(&mut notifier, "SELECT FROM publications".to_owned()).await, Verdict::Forbidden);
     }
     s.end().await;
 }
@@ -268,6 +313,7 @@ fn migration(s: &Story, serve: &str, publish: &str) -> Command {
     let mut migrate = app();
     migrate.args(["migrate", "--roles"]).env("DATABASE_URL", s.owner_dsn()).env("RUST_LOG", "error");
     migrate.env("CRONBOX_SERVE_PASSWORD", serve).env("CRONBOX_PUBLISH_PASSWORD", publish);
+    migrate.env("CRONBOX_NOTIFY_PASSWORD", "the-notifiers-password");
     migrate
 }
 

@@ -72,6 +72,11 @@ async fn http_actions_post_run_and_context() {
                     "last_scheduled_time": "2026-03-02T09:00:00Z", "next_scheduled_times": next},
     });
     assert_eq!(body, expected);
+    // The context can be read afterwards, also if the cron has changed since.
+    s.editor().patch(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": "5 * * * *"})).await.expect(200);
+    let path = format!("/api/v1/runs/{}", runs[0]["id"].as_str().unwrap());
+    assert_eq!(s.editor().get(&path).await.expect(200).json["context"], expected["context"]);
+    s.publish().await;
     s.end().await;
 }
 

@@ -9,6 +9,7 @@ mod product_team;
 mod schedules_as_code;
 mod schema;
 mod shell;
+mod sign_in;
 mod views;
 
 use std::path::{Path, PathBuf};

@@ -151,6 +151,26 @@ async fn the_log_line_of_a_request_is_found() {
     assert!(found.lines().count() == 1 && found.contains("boom"), "{found}");
     assert_eq!(person.ok(&["logs", "--workflow", "12", &file]).await.lines().count(), 2);
     assert_eq!(person.run(&["logs", "--request", "none", &file]).await.code, 1);
+    let piped = person.run_with(&["logs", "--workflow", "123"], log).await;
+    assert!(piped.code == 0 && piped.out.contains("workflow_id=123"), "{piped:?}");
+}
+
+/// The local stack names its log, which has a previous file once it was full.
+#[tokio::test]
+async fn the_log_of_the_local_stack_needs_no_name() {
+    let person = Person::without_key();
+    let file = person.write("cronbox.log", "second workflow_id=12\nworkflow_id=13\n");
+    person.write("cronbox.log.1", "first workflow_id=12\n");
+    let unnamed = async |person: &Person| {
+        let mut command = person.command(&["logs", "--workflow", "12"]);
+        command.stdin(std::process::Stdio::null()).output().await.unwrap()
+    };
+    let refused = unnamed(&person).await;
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && text.contains("name the log"), "{text}");
+    let person = person.set("CRONBOX_LOG_FILE", &file);
+    let found = String::from_utf8(unnamed(&person).await.stdout).unwrap();
+    assert_eq!(found, "first workflow_id=12\nsecond workflow_id=12\n");
 }
 
 #[tokio::test]

@@ -114,6 +114,35 @@ async fn prune_touches_only_the_owners() {
     s.end().await;
 }
 
+/// The plan is old once another person has edited the workflow: the edit is not lost, and the others are archived.
+#[tokio::test]
+async fn an_edit_after_the_plan_is_kept() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    // The archive of `a`, the first step of the plan, waits for this lock.
+    let mut lock = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("SELECT id FROM workflows WHERE name = 'a' FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let edited = async {
+        s.until(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+            1,
+        )
+        .await;
+        Person::editor(&s).ok(&["workflow", "edit", "b", "--description", "still needed"]).await;
+        lock.rollback().await.unwrap();
+    };
+    let words = ["delete", "-f", file.as_str()];
+    let (said, ()) = tokio::join!(person.run(&words), edited);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("cronbox: b (") && said.err.contains("version_mismatch"), "{said:?}");
+    assert!(said.out.contains("Applied: 1 done, 1 failed."), "{said:?}");
+    let left = person.json(&["workflow", "ls"]).await;
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["description"]), (1, &json!("still needed")));
+    s.end().await;
+}
+
 /// A refused workflow is reported with its line; the others are applied.
 #[tokio::test]
 async fn a_part_that_fails_is_reported() {

@@ -73,6 +73,34 @@ async fn every_form_has_the_same_objects() {
     s.end().await;
 }
 
+/// What operators' commands printed before they had `-o`, for scripts; no help mentions it.
+#[tokio::test]
+async fn scripts_read_the_older_json() {
+    let s = Story::today().await;
+    let admin = Person::admin(&s);
+    admin.ok(&["workflow", "create", "a", "--team", "1", "--log", "m", "--cron", "0 9 * * *"]).await;
+    s.execute("INSERT INTO jobs (name, next_run) VALUES ('prune', cronbox_now())").await;
+    s.job("audit").await;
+    for (words, is_list) in [
+        (&["audit", "ls"][..], true),
+        (&["outbox", "ls"], true),
+        (&["audit", "verify"], false),
+        (&["drift", "show"], false),
+    ] {
+        let expected = admin.json(words).await;
+        let lines = admin.ok(&[words, &["--json"]].concat()).await;
+        let read: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(if is_list { Value::Array(read) } else { read[0].clone() }, expected, "{words:?}");
+        assert!(!admin.ok(&[words, &["--help"]].concat()).await.contains("--json"), "{words:?}");
+    }
+    let jobs: Value = serde_json::from_str(&admin.ok(&["jobs", "--json"]).await).unwrap();
+    assert_eq!(jobs["items"], admin.json(&["jobs"]).await);
+    let both = admin.run(&["jobs", "--json", "-o", "yaml"]).await;
+    assert!(both.code == 2 && both.err.contains("cannot be used with"), "{both:?}");
+    s.publish().await;
+    s.end().await;
+}
+
 /// docs/cli.md lists the commands as the program has them. `CRONBOX_UPDATE_CLI=1` writes them.
 #[tokio::test]
 async fn the_page_lists_every_command() {

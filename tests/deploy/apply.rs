@@ -48,7 +48,7 @@ async fn dev_is_applied_used_and_destroyed() {
     policies::name_what_is_there(&account).await;
     dead_letters_are_kept(&account, &dev.output("dead_letter_queue_urls").await).await;
 
-    assert_eq!(account.inventory().await.lines().count(), 53, "everything that is destroyed below");
+    assert_eq!(account.inventory().await.lines().count(), 58, "everything that is destroyed below");
 
     let publisher = Function::deployed(&account, "publisher").await;
     let runner = Function::deployed(&account, "runner").await;
@@ -120,7 +120,8 @@ async fn the_schedule_s_fire_becomes_a_run(s: &Story, runner: &Function, input: 
     let unreplaced = runtime.invoke(serde_json::from_str(input).unwrap()).await.failed();
     assert!(!unreplaced.is_empty());
     s.runs_end().await;
-    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 1);
+    // The watchdog of a slow machine may have caught up an earlier minute.
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded' AND trigger = 'schedule'").await, 1);
 }
 
 async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) {

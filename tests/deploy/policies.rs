@@ -20,23 +20,45 @@ const WITHOUT_RESOURCE: [&str; 8] = [
 pub(crate) async fn are_least(account: &Account, scheduler_role: &str) {
     let mut passed = Vec::new();
     for role in ["publisher", "runner", "scheduler"] {
-        for statement in statements(account, role).await {
-            // Only code of a function, which makes no interfaces, is denied something.
-            let is_denial = statement["Sid"] == "NoNetworkInterfacesByCode";
-            assert_eq!(statement["Effect"], if is_denial { "Deny" } else { "Allow" });
-            for action in list(&statement["Action"]) {
-                assert!(!action.contains('*'), "{role}: {action}");
-                let is_everywhere = list(&statement["Resource"]).contains(&"*".to_owned());
-                assert_eq!(is_everywhere, WITHOUT_RESOURCE.contains(&action.as_str()), "{role}: {statement}");
-                if action == "iam:PassRole" {
-                    passed.push(statement.clone());
-                }
+        for (action, statement) in least_actions(account, role).await {
+            if action == "iam:PassRole" {
+                passed.push(statement);
             }
         }
     }
     assert_eq!(passed.len(), 1, "{passed:?}");
     assert_eq!(passed[0]["Resource"], scheduler_role);
     assert_eq!(passed[0]["Condition"], json!({"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}));
+}
+
+/// The notifier may publish to these targets, and to no other one.
+pub(crate) async fn notifier_publishes_to(account: &Account, bus: &str, topic: &str) {
+    let permitted = least_actions(account, "notifier").await;
+    for (action, target) in [("events:PutEvents", bus), ("sns:Publish", topic)] {
+        let of_action: Vec<_> = permitted.iter().filter(|(permitted, _)| permitted == action).collect();
+        assert_eq!(of_action.len(), 1, "{permitted:?}");
+        assert_eq!(list(&of_action[0].1["Resource"]), [target]);
+    }
+    let others = permitted.iter().filter(|(action, _)| action.starts_with("events:") || action.starts_with("sns:"));
+    assert_eq!(others.count(), 2, "{permitted:?}");
+}
+
+/// Each action of a role with its statement; none is a pattern, and none is permitted on all resources if IAM can restrict
+/// it.
+async fn least_actions(account: &Account, role: &str) -> Vec<(String, Value)> {
+    let mut actions = Vec::new();
+    for statement in statements(account, role).await {
+        // Only code of a function, which makes no interfaces, is denied something.
+        let is_denial = statement["Sid"] == "NoNetworkInterfacesByCode";
+        assert_eq!(statement["Effect"], if is_denial { "Deny" } else { "Allow" });
+        for action in list(&statement["Action"]) {
+            assert!(!action.contains('*'), "{role}: {action}");
+            let is_everywhere = list(&statement["Resource"]).contains(&"*".to_owned());
+            assert_eq!(is_everywhere, WITHOUT_RESOURCE.contains(&action.as_str()), "{role}: {statement}");
+            actions.push((action, statement.clone()));
+        }
+    }
+    actions
 }
 
 /// EventBridge can assume the role only for this account's schedule group.

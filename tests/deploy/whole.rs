@@ -1,4 +1,4 @@
-//! `terraform apply` with all modules: network, database, app and cron. The emulator runs none of it; what is shown is that AWS's
+//! `terraform apply` with all modules: network, database, app, cron and notifier. The emulator runs none of it; what is shown is that AWS's
 //! API accepts the order and the arguments, that no secret is in plan or state, and that everything can be destroyed.
 
 use std::collections::BTreeSet;
@@ -6,23 +6,35 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::account::{Account, text};
+use crate::policies;
 use crate::terraform::Dev;
 
 /// What the operator brings, as `cronbox-app keys generate` prints it.
 const SCHEDULER_KEY: &str = "cbs_0000000000000000000000000000000000000000000000000000000000001";
 const ADMIN_KEY: &str = "cba_0000000000000000000000000000000000000000000000000000000000002";
+/// The operator's secret of the mail server.
+const SMTP: &str = "arn:aws:secretsmanager:us-east-1:123456789012:secret:smtp-AbCdEf";
+/// The targets of notifications.
+const BUS: &str = "arn:aws:events:us-east-1:123456789012:event-bus/ops";
+const TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:finance";
 
 /// Resources of which moto forgets attributes: descriptions of rules, parameters, Performance Insights, the grace and the zones
 /// of the service, the log configuration of functions, and with it their versions.
-const FORGOTTEN_BY_MOTO: [&str; 17] = [
+const FORGOTTEN_BY_MOTO: [&str; 23] = [
     "module.cron.aws_lambda_alias.publisher",
     "module.cron.aws_lambda_alias.runner",
     "module.cron.aws_lambda_function.publisher",
     "module.cron.aws_lambda_function.runner",
+    "module.cron.aws_vpc_security_group_egress_rule.publisher_to_app[0]",
     "module.cron.aws_vpc_security_group_egress_rule.publisher_to_database",
     "module.cron.aws_vpc_security_group_egress_rule.runner_to_app[0]",
+    "module.cron.aws_vpc_security_group_ingress_rule.app_from_publisher[0]",
     "module.cron.aws_vpc_security_group_ingress_rule.app_from_runner[0]",
     "module.cron.aws_vpc_security_group_ingress_rule.database_from_publisher",
+    "module.notifier[0].aws_lambda_alias.notifier",
+    "module.notifier[0].aws_lambda_function.notifier",
+    "module.notifier[0].aws_vpc_security_group_egress_rule.notifier_to_database",
+    "module.notifier[0].aws_vpc_security_group_ingress_rule.database_from_notifier",
     "module.service[0].aws_db_instance.this[0]",
     "module.service[0].aws_db_parameter_group.this[0]",
     "module.service[0].aws_ecs_service.app",
@@ -43,7 +55,7 @@ async fn all_modules_are_applied_and_destroyed() {
 
     let secrets = stored_secrets(&account).await;
     assert!(secrets.iter().any(|secret| secret == SCHEDULER_KEY), "the runner finds its key");
-    assert_eq!(secrets.len(), 6, "owner, app, publisher, two keys, and the key that encrypts");
+    assert_eq!(secrets.len(), 7, "owner, app, publisher, notifier, two keys, and the key that encrypts");
     let state = dev.stored_state().await;
     for secret in secrets.iter().flat_map(|secret| words(secret)) {
         assert!(!state.contains(&secret) && !said.contains(&secret), "a secret is in the state, or was printed");
@@ -53,6 +65,7 @@ async fn all_modules_are_applied_and_destroyed() {
     let addresses: BTreeSet<&str> = again.iter().map(|(address, ..)| address.as_str()).collect();
     assert_eq!(addresses, FORGOTTEN_BY_MOTO.into(), "a second plan changes nothing: {again:?}");
     the_app_waits_for_its_schema(&account).await;
+    policies::notifier_publishes_to(&account, BUS, TOPIC).await;
 
     dev.destroy().await;
     assert_eq!(dev.state().await, "");
@@ -73,7 +86,9 @@ async fn values(account: &Account) -> String {
         "region = \"us-east-1\"\naccount_id = \"123456789012\"\n\
          image = \"123456789012.dkr.ecr.us-east-1.amazonaws.com/cronbox@sha256:{}\"\n\
          domain = \"cron.example.com\"\ncertificate_arn = \"{certificate}\"\n\
-         app_size = {{ min = 2, max = 2 }}\ndatabase = {{ is_protected = false }}\nendpoint_url = \"{}\"\n",
+         app_size = {{ min = 2, max = 2 }}\ndatabase = {{ is_protected = false }}\nendpoint_url = \"{}\"\n\
+         notifier = {{ target_arns = [\"{BUS}\", \"{TOPIC}\"] }}\n\
+         mail = {{ smtp_url_secret_arn = \"{SMTP}\", from = \"cronbox@example.com\" }}\n",
         "a".repeat(64),
         account.endpoint()
     )
@@ -115,5 +130,9 @@ async fn the_app_waits_for_its_schema(account: &Account) {
     assert_eq!((&app["user"], &app["stopTimeout"]), (&Value::from("65532:65532"), &Value::from(120)));
     let secrets: Vec<&str> =
         app["secrets"].as_array().unwrap().iter().map(|secret| secret["name"].as_str().unwrap()).collect();
-    assert_eq!(secrets, ["CRONBOX_SECRETS_KEY", "PGPASSWORD", "PGUSER"], "the login of least privilege");
+    assert_eq!(
+        secrets,
+        ["CRONBOX_SECRETS_KEY", "CRONBOX_SMTP_URL", "PGPASSWORD", "PGUSER"],
+        "the login of least privilege"
+    );
 }

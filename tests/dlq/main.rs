@@ -5,6 +5,7 @@
 mod discard;
 mod interruption;
 mod listing;
+mod mirror;
 mod missing_answers;
 mod proxy;
 mod queue;

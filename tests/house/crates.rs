@@ -7,19 +7,26 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use crate::sources::rust_files;
 
 /// The only edges between our crates (layout.md, section 1).
-const ALLOWED: [(&str, &[&str]); 20] = [
+const ALLOWED: [(&str, &[&str]); 26] = [
     ("old_names", &[]),
     ("logging", &[]),
+    // Its requests do not pass `egress`: an operator names the collector, never a client.
+    ("traces", &[]),
     ("schedule", &[]),
     ("db", &["schedule"]),
     ("db_login", &[]),
+    // What a dead letter means, and how it is delivered again, is the same for the publisher and the command line.
+    ("dead_letters", &["schedule"]),
     ("workflows", &["api_types", "schedule", "db"]),
     ("ledger", &["schedule", "db", "workflows"]),
     // Whatever leaves the service passes through one crate, which knows nothing of what the service does.
     ("egress", &[]),
-    ("executor", &["schedule", "db", "egress", "workflows", "ledger"]),
+    ("executor", &["schedule", "db", "egress", "workflows", "ledger", "traces"]),
+    // What becomes a message to people is decided by triggers, so this crate needs no other one that decides.
+    ("notifications", &["api_types", "schedule", "db", "egress", "workflows"]),
     // A key decides who may call the API; it decides no fire and no run.
     ("access", &["db", "workflows"]),
+    ("console", &["api_types", "schedule"]),
     // Files that define workflows: read by the service and by the command line.
     ("manifest", &[]),
     // Clients read these types, so they bring neither the database nor the server along.
@@ -38,14 +45,23 @@ const ALLOWED: [(&str, &[&str]); 20] = [
             "ledger",
             "egress",
             "executor",
+            "notifications",
             "access",
+            "console",
+            "traces",
         ],
     ),
-    ("publisher", &["logging", "old_names", "schedule", "db", "db_login"]),
-    ("runner", &["logging", "old_names", "schedule"]),
-    ("cli", &["api_types", "manifest", "schedule"]),
+    ("lambda_database", &["db", "db_login"]),
+    ("publisher", &["logging", "old_names", "schedule", "db", "lambda_database", "dead_letters", "traces"]),
+    // It claims and settles messages as the app does, by the same functions.
+    ("notifier", &["logging", "schedule", "db", "lambda_database", "notifications"]),
+    ("runner", &["logging", "old_names", "schedule", "traces"]),
+    ("cli", &["api_types", "dead_letters", "manifest", "schedule"]),
     ("stand-in", &[]),
-    ("local", &["logging", "app", "access", "workflows", "publisher", "runner", "schedule", "db", "stand-in"]),
+    (
+        "local",
+        &["logging", "app", "access", "workflows", "ledger", "publisher", "runner", "schedule", "db", "stand-in"],
+    ),
     // A model that shares code with what it models would share its mistakes.
     ("model", &[]),
     (
@@ -58,6 +74,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
             "egress",
             "executor",
             "ledger",
+            "notifications",
             "workflows",
             "publisher",
             "runner",
@@ -71,17 +88,22 @@ const ALLOWED: [(&str, &[&str]); 20] = [
 ];
 
 /// What a crate must never depend on, directly or indirectly.
-const FORBIDDEN: [(&str, &[&str]); 12] = [
+const FORBIDDEN: [(&str, &[&str]); 16] = [
     ("api_types", &["sqlx", "axum", "tokio", "aws-", "reqwest", "hyper"]),
     // No call leaves the process inside the transaction of an edit or of a decision.
     ("workflows", &["aws-", "lambda_", "axum", "reqwest"]),
     ("ledger", &["aws-", "lambda_", "axum", "reqwest"]),
     ("egress", &["aws-", "lambda_", "axum", "sqlx", "reqwest"]),
     ("executor", &["aws-", "lambda_", "axum", "reqwest"]),
+    ("notifications", &["aws-", "lambda_", "axum", "reqwest"]),
     ("access", &["aws-", "lambda_", "axum", "reqwest"]),
+    ("console", &["aws-", "lambda_", "sqlx", "reqwest"]),
     ("app", &["aws-", "lambda_", "reqwest"]),
+    ("traces", &["aws-", "lambda_", "axum", "sqlx", "reqwest"]),
     ("runner", &["sqlx", "axum", "aws-sdk-scheduler"]),
-    ("publisher", &["axum", "reqwest"]),
+    // It posts the fires of dead letters, so it has an HTTP client.
+    ("publisher", &["axum"]),
+    ("notifier", &["axum", "reqwest", "aws-sdk-scheduler"]),
     // The CLI knows only AWS's queues; schedules belong to the publisher.
     ("cli", &["sqlx", "axum", "aws-sdk-scheduler"]),
     ("schedule", &["tokio", "sqlx", "axum", "aws-", "reqwest", "hyper", "rand", "tz-rs"]),
@@ -91,7 +113,8 @@ const FORBIDDEN: [(&str, &[&str]); 12] = [
 ];
 
 /// The crates of the app, which are in the folder of this name.
-const OF_APP: [&str; 7] = ["access", "api_types", "app", "egress", "executor", "ledger", "workflows"];
+const OF_APP: [&str; 9] =
+    ["access", "api_types", "app", "console", "egress", "executor", "ledger", "notifications", "workflows"];
 
 /// Crates that send requests.
 const HTTP_CLIENTS: [&str; 9] =

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use app::cadence::When;
+use clap::Parser;
 use regex::Regex;
 
 use crate::sources::{migrations, root};
@@ -56,6 +58,37 @@ fn the_architecture_lists_every_table() {
         }
     }
     assert!(found > 35, "the migrations were not found");
+}
+
+/// The options of `cronbox-app serve`.
+#[derive(Parser)]
+struct Serve {
+    #[command(flatten)]
+    config: app::Config,
+}
+
+/// Each background job has a row in the runbook, which says how often it runs.
+#[test]
+fn the_runbook_lists_every_job() {
+    let config = Serve::parse_from(["serve", "--database-url", "postgres://localhost/none"]).config;
+    let interval = |when: &When| match when {
+        When::Every(pause) => format!("{} s", pause.as_secs()),
+        When::Cron(_) => "a time of day".to_owned(),
+    };
+    let jobs = app::jobs::all_jobs(&config);
+    let expected: BTreeSet<(String, String)> =
+        jobs.iter().map(|job| (job.name.to_owned(), interval(&job.when))).collect();
+    let name = Regex::new(r"`(\w+)`").unwrap();
+    let section = section_of("docs/runbook.md", "## <a id=\"jobs\"></a>Background jobs");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let stated: BTreeSet<(String, String)> = cells
+        .flat_map(|cells| {
+            let often = if cells[2].contains(':') { "a time of day" } else { cells[2] };
+            name.captures_iter(cells[0]).map(|found| (found[1].to_owned(), often.to_owned())).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(stated, expected);
 }
 
 /// The invariants name what keeps them and what proves them. A function that is renamed takes its name along.

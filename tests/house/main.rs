@@ -7,6 +7,7 @@ mod crates;
 mod documents;
 mod imports;
 mod migrations;
+mod monitoring;
 mod order;
 mod single_source;
 mod sources;

@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 20] = [
+static HOUSES: [House; 26] = [
     House {
         name: "old_names",
         src: "old_names/src",
@@ -34,15 +34,26 @@ static HOUSES: [House; 20] = [
             ("results", "results me"),
             (
                 "objects",
-                "audit backfills bulk drift events freezes health instances jobs keys limits occurrences outbox",
+                "audit backfills bulk dead_letters drift events freezes health instances jobs keys limits occurrences outbox",
             ),
-            ("more objects", "page previews problem runs secrets stats teams upcoming"),
+            ("notifications", "notifications"),
+            ("more objects", "page previews problem runs secrets sessions stats teams upcoming"),
             ("parts of objects", "actions raw reasons"),
         ],
     },
     House { name: "manifest", src: "manifest/src", rooms: &[("crate", "lib"), ("parts", "complaint substitute")] },
     House { name: "db_login", src: "db_login/src", rooms: &[("crate", "lib")] },
-    House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("line", "line")] },
+    House {
+        name: "traces",
+        src: "traces/src",
+        rooms: &[("crate", "lib"), ("spans", "span"), ("export", "export"), ("parts", "queue traceparent")],
+    },
+    House {
+        name: "dead_letters",
+        src: "dead_letters/src",
+        rooms: &[("crate", "lib"), ("ports", "delivery queue"), ("messages", "message")],
+    },
+    House { name: "logging", src: "logging/src", rooms: &[("crate", "lib"), ("outputs", "file line")] },
     House {
         name: "app",
         src: "app/server/src",
@@ -50,6 +61,8 @@ static HOUSES: [House; 20] = [
             ("process", "lib main command_line_user keys_command team_limits_command"),
             ("run", "run server"),
             ("API", "api"),
+            ("console", "console"),
+            ("notifications", "api/notifications"),
             ("handlers", "api/operations api/runs api/workflows"),
             ("requests", "api/request"),
             ("jobs, instances and schedules file", "instances jobs schedules_file"),
@@ -57,7 +70,8 @@ static HOUSES: [House; 20] = [
             ("settings", "config"),
             (
                 "parts of an instance",
-                "cadence clock connection identity_provider jobs/prune lines metrics migrate refusals",
+                "cadence clock connection heartbeat identity_provider jobs/prune jobs/table lines metrics migrate operator_url \
+                 refusals",
             ),
         ],
     },
@@ -69,8 +83,9 @@ static HOUSES: [House; 20] = [
             ("loop and jobs", "run test_controls recovery timeouts"),
             ("attempts", "attempt heartbeat started"),
             ("executor", "executor"),
-            ("parts of an executor", "attempts_in_flight auto_pause call ends settings shutdown wake"),
+            ("parts of an executor", "activity attempts_in_flight auto_pause call ends settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
+            ("context", "context"),
             ("actions", "actions"),
         ],
     },
@@ -81,8 +96,21 @@ static HOUSES: [House; 20] = [
             ("crate", "lib"),
             ("client", "client"),
             ("connector", "connector"),
+            ("mail", "mail"),
             ("policy", "allowed"),
             ("parts", "address connection departure hosts ports resolver special_purpose"),
+        ],
+    },
+    House {
+        name: "notifications",
+        src: "app/notifications/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("delivery", "delivery"),
+            ("passes and lists", "condition difference group message_list notification_list old_rows route"),
+            ("rows", "message notification rule"),
+            ("channels", "channel"),
+            ("words", "aws_target quiet text"),
         ],
     },
     House {
@@ -100,6 +128,18 @@ static HOUSES: [House; 20] = [
         ],
     },
     House {
+        name: "console",
+        src: "app/console/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("pages", "pages"),
+            ("shared by pages", "act answer form frame path period teams"),
+            ("requests", "api failure query assets"),
+            ("pictures", "drawing"),
+            ("words", "words times"),
+        ],
+    },
+    House {
         name: "access",
         src: "app/access/src",
         rooms: &[
@@ -107,6 +147,7 @@ static HOUSES: [House; 20] = [
             ("failed logins", "failed_logins"),
             ("repeats", "repeats"),
             ("gate", "gate"),
+            ("sessions", "sessions"),
             ("people", "people"),
             ("teams", "signing_secrets teams"),
             ("keys", "ensured_keys rotation keys key_uses restrictions key key_text rights"),
@@ -119,7 +160,7 @@ static HOUSES: [House; 20] = [
         src: "app/workflows/src",
         rooms: &[
             ("crate", "lib"),
-            ("edits", "workflow zones drift"),
+            ("edits", "workflow zones drift dead_letters"),
             ("secrets", "secrets"),
             ("outbox", "outbox notify"),
             ("audit", "audit events"),
@@ -135,15 +176,39 @@ static HOUSES: [House; 20] = [
             ("entry", "entry"),
             ("drain", "drain"),
             ("sweep", "sweep"),
+            ("dead letters", "letters"),
             ("converge", "converge"),
             ("publisher", "publisher"),
             ("converge: what it knows", "converge/backoff converge/desired converge/evidence"),
+            ("dead letters: queues", "letters/source"),
             ("settle", "settle"),
             ("claim", "claim"),
             ("metrics", "metrics"),
             ("scheduler", "scheduler"),
-            ("database", "database"),
+            ("database", "database_error"),
             ("settings and clocks", "arn config failpoint last_check report stopwatch"),
+        ],
+    },
+    House {
+        name: "lambda_database",
+        src: "lambdas/database/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("login", "login"),
+            ("secret", "secret"),
+            ("settings", "arguments"),
+            ("names", "arn"),
+        ],
+    },
+    House {
+        name: "notifier",
+        src: "lambdas/notifier/src",
+        rooms: &[
+            ("process", "lib main"),
+            ("lambda", "lambda"),
+            ("notifier", "notifier"),
+            ("AWS", "carrier"),
+            ("settings and report", "config metrics report"),
         ],
     },
     House {
@@ -212,6 +277,7 @@ static HOUSES: [House; 20] = [
         rooms: &[
             ("process", "lib main"),
             ("up", "up"),
+            ("demo", "demo"),
             ("stack", "stack"),
             ("settings", "config"),
             ("machine", "client clock_and_zones postgres"),
@@ -222,7 +288,7 @@ static HOUSES: [House; 20] = [
         src: "cli/src",
         rooms: &[
             ("process", "main"),
-            ("nouns of users", "workflow schedule_noun events missed top team key freeze"),
+            ("nouns of users", "workflow schedule_noun events missed top team key freeze channel rule notification"),
             ("files", "apply import"),
             ("runs and progress", "run bulk backfill"),
             ("nouns of operators", "audit cron dlq drift jobs outbox verify"),
@@ -248,10 +314,10 @@ static HOUSES: [House; 20] = [
         rooms: &[
             ("crate", "lib"),
             ("proxies", "counting_proxy lossy_proxy pgbouncer proxy"),
-            ("stories", "story"),
-            ("servers", "moto runtime"),
+            ("stories", "canaille publisher_process story"),
+            ("servers", "collector moto runtime"),
             ("figures", "measure"),
-            ("client", "api statements timeout"),
+            ("client", "api metric_names statements timeout visitor"),
         ],
     },
 ];

@@ -78,8 +78,23 @@ mod fires {
 /// The background jobs.
 mod jobs {
     mod failing_workflows;
+    mod heartbeat;
     mod instances;
     mod turns;
+}
+
+/// Messages to people: what becomes a notification, and its delivery.
+mod notifications {
+    mod aws;
+    mod delivery;
+    mod events;
+    #[cfg(debug_assertions)]
+    mod kills;
+    mod lists;
+    mod mail;
+    mod nightly;
+    mod signatures;
+    mod team;
 }
 
 /// Fires while an earlier run has not ended.

@@ -83,6 +83,16 @@ impl App {
         assert_eq!(ended.signal(), Some(9), "{point}: it ended by itself");
     }
 
+    /// Whether the process has ended.
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits until the process has ended, in whatever way.
+    pub(crate) async fn wait_for_death(&mut self) {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it lives").unwrap();
+    }
+
     /// Stops the app with SIGTERM, and waits for its end.
     pub(crate) async fn stop(mut self) {
         self.signal("-TERM").await;

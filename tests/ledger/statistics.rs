@@ -1,6 +1,7 @@
 //! The ledger's statistics: correct in an example, limited to the caller's team, and zero for alarms if all is well.
 
 use chrono::TimeDelta;
+use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Api, PATIENCE, Story};
@@ -169,5 +170,65 @@ async fn old_sums_are_removed() {
     assert_eq!(s.job("statistics").await, app::jobs::Did::All("2 counts added up, 0 old sums removed".to_owned()));
     s.now_is("2026-03-10T09:10:00Z").await;
     assert_eq!(s.job("statistics").await, app::jobs::Did::All("0 counts added up, 4 old sums removed".to_owned()));
+    s.end_early().await;
+}
+
+/// The counters of `/metrics` are made of these: the counts of both tables, by minute, of all teams.
+#[tokio::test]
+async fn minutes_have_the_same_counts_before_and_after_the_job() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    s.create("*/30 * * * *", "UTC").await;
+    s.publish().await;
+    s.clock_to("2026-03-02T09:31:00Z").await;
+    let from = "2026-03-02T09:00:00Z".parse().unwrap();
+    let read = async || {
+        let mut db = s.pool.acquire().await.unwrap();
+        let decided = ledger::stats::read_decision_minutes(&mut db, from).await.unwrap();
+        let ended = ledger::stats::read_end_minutes(&mut db, from).await.unwrap();
+        let mut counts: Vec<_> = decided.iter().map(|one| (one.minute, one.what.as_str(), one.count)).collect();
+        counts.extend(ended.iter().map(|one| (one.minute, one.what.as_str(), one.count)));
+        counts.sort_unstable();
+        counts
+    };
+    let counted = read().await;
+    let minutes: Vec<String> =
+        counted.iter().map(|(minute, what, count)| format!("{} {what} {count}", minute.format("%H:%M"))).collect();
+    assert_eq!(minutes, ["09:00 fired 1", "09:00 succeeded 1", "09:30 fired 1", "09:30 succeeded 1"]);
+    s.now_is("2026-03-02T09:40:00Z").await;
+    s.job("statistics").await;
+    assert_eq!(s.count("SELECT count(*) FROM decision_minutes").await, 0);
+    assert_eq!(read().await, counted);
+    s.end().await;
+}
+
+/// Each workflow and each run that has not ended is in one class.
+#[tokio::test]
+async fn the_present_state_counts_each_once() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-03-02T09:00:00Z".parse().unwrap()),
+        app: |config| config.executor_slots = 0,
+        ..StackOptions::default()
+    })
+    .await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(s.create("0 3 * * *", "UTC").await);
+    }
+    for (wf, by) in [(ids[0], "cronbox"), (ids[1], "cronbox"), (ids[2], "client")] {
+        let paused = "UPDATE workflows SET state = 'paused', paused_by = $2, revision = revision + 1 WHERE id = $1";
+        sqlx::query(paused).bind(wf.0).bind(by).execute(&s.pool).await.unwrap();
+    }
+    for (wf, minutes) in [(ids[0], 9), (ids[3], 0), (ids[3], 2), (ids[4], 30), (ids[4], 90)] {
+        let run = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+                   SELECT gen_random_uuid(), $1, 'manual', 'accepted', at, at FROM (SELECT cronbox_now() - make_interval(mins => $2)) AS t (at)";
+        sqlx::query(run).bind(wf.0).bind(minutes).execute(&s.pool).await.unwrap();
+    }
+    let present = ledger::stats::read_present(&mut s.pool.acquire().await.unwrap()).await.unwrap();
+    let (workflows, waiting) = (present.workflows, present.waiting);
+    assert_eq!((workflows.active, workflows.paused_by_client, workflows.paused_by_cronbox), (2, 1, 2));
+    assert_eq!((present.runs.accepted, present.runs.queued, present.runs.running), (5, 0, 0));
+    let ages = [waiting.under_1m, waiting.under_5m, waiting.under_1h, waiting.over_1h];
+    assert_eq!(ages, [1, 1, 1, 1], "a paused workflow's run does not wait for an executor");
+    assert!((waiting.oldest_secs - 5_400.0).abs() < 1.0, "{}", waiting.oldest_secs);
     s.end_early().await;
 }

@@ -133,6 +133,8 @@ async fn a_person_logs_in_by_a_code() {
     std::fs::write(&groups, format!("groups:\n  - {{group: developers, team_id: {}, role: editor}}\n", s.keys.team_id))
         .unwrap();
     let oidc = app::config::Oidc {
+        oidc_client_id: None,
+        oidc_client_secret: None,
         oidc_issuer: Some(provider.issuer.clone()),
         oidc_audience: Some("cronbox-cli".to_owned()),
         oidc_groups_file: Some(groups.clone()),

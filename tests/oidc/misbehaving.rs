@@ -8,10 +8,11 @@ use app::identity_provider::{IdentityProvider, Verified};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
-use reqwest::Method;
+use reqwest::{Client, Method, Url, redirect};
 use serde_json::{Value, json};
 use tests::{Answer, Story, find_kept_port};
 
+use super::browser::{Browser, location_of};
 use super::call;
 use super::mock::{Mock, parameter};
 
@@ -240,5 +241,45 @@ async fn failed_sign_ins_open_nothing() {
     let failed = mock.exchange(&issuer, "cronbox", &code).await;
     assert_eq!((failed.status, failed.json), (500, Value::Null));
     people.list(own.json["id_token"].as_str().unwrap()).await.expect(200);
+    people.end().await;
+}
+
+/// The key of the provider signed each of these for the code of this sign-in.
+#[tokio::test]
+async fn wrong_id_tokens_of_the_mock_begin_no_session() {
+    let mock = Mock::start(find_kept_port(), "RS256").await;
+    let mut people = Signed::with(&mock).await;
+    let of_console = Some("cronbox".to_owned());
+    let oidc = Oidc { oidc_client_id: of_console, oidc_client_secret: Some("any".to_owned()), ..people.oidc.clone() };
+    let url = people.s.another_app_with(|config| {
+        config.mail.public_url = Some(format!("http://{}", config.bind_addr).parse().unwrap());
+        config.oidc = oidc;
+    });
+    let begin: Url = format!("{}/sign-in/provider?next=/runs", url.await.unwrap()).parse().unwrap();
+    let sign_in = async |claims: Value| {
+        mock.set_claims("eve", &claims).await;
+        let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).build().unwrap();
+        let mut browser = Browser::new(client);
+        let page = location_of(&browser.get(begin.clone()).await).unwrap();
+        let callback = mock.lead_back(page, "eve").await;
+        let answer = browser.get(callback).await;
+        let is_signed_in = browser.cookie("127.0.0.1", "cronbox").is_some();
+        (answer.status().as_u16(), location_of(&answer).map(|url| url.path().to_owned()), is_signed_in)
+    };
+    let seconds = people.begin.timestamp();
+    let wrong = [
+        ("nonce", json!("of another sign-in")),
+        ("nonce", Value::Null),
+        ("aud", json!("another-client")),
+        ("aud", json!(["another-client", "cronbox2"])),
+        ("iss", json!("https://evil.example")),
+        ("exp", json!(seconds - 61)),
+    ];
+    for (claim, value) in wrong {
+        let mut claims = right_claims();
+        claims[claim] = value;
+        assert_eq!(sign_in(claims.clone()).await, (401, None, false), "{claims}");
+    }
+    assert_eq!(sign_in(right_claims()).await, (303, Some("/runs".to_owned()), true));
     people.end().await;
 }

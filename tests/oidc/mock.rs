@@ -101,6 +101,13 @@ impl Mock {
         answer
     }
 
+    /// Signs a person in on the page to which an app has led; returns where the provider leads back.
+    pub(crate) async fn lead_back(&self, page: Url, subject: &str) -> Url {
+        let answer = with_form(self.client.post(page), &[("sub", subject)]).send().await.unwrap();
+        assert_eq!(answer.status(), 302);
+        answer.headers()[header::LOCATION].to_str().unwrap().parse().unwrap()
+    }
+
     /// Asks for the tokens of a code.
     pub(crate) async fn exchange(&self, issuer: &str, client_id: &str, code: &str) -> Exchanged {
         let grant = [("grant_type", "authorization_code"), ("code", code), ("redirect_uri", CALLBACK)];

@@ -1,9 +1,11 @@
-"""Canaille, a real provider of OpenID Connect, with two people, for the test beside this file.
+"""Canaille, a real provider of OpenID Connect, with three people, for the tests.
 
-Arguments: the port, a certificate and its key. Its data is in memory. It writes its keys to no file.
+Arguments: the port, a certificate and its key. Its data is in memory. It writes its keys to no file. Each line on stdin is
+an address to which the console may send people back. The end of stdin is its end.
 """
 
 import sys
+import threading
 
 from joserfc.jwk import RSAKey
 from werkzeug.serving import make_server
@@ -43,11 +45,11 @@ with app.app_context():
                 password="correct horse battery staple",
             )
         )
-        for name in ("ann", "bob")
+        for name in ("ann", "bob", "eve")
     }
     save(models.Group(display_name="developers", members=[people["ann"]]))
     save(models.Group(display_name="visitors", members=[people["bob"]]))
-    client = models.Client(
+    api = models.Client(
         client_id="cronbox",
         client_secret="a secret of the client",
         client_name="cronbox",
@@ -60,10 +62,29 @@ with app.app_context():
         # Of several algorithms, Canaille picks RS512 for this key.
         id_token_signed_response_alg="RS256",
     )
-    save(client)
-    client.audience = [client]
-    save(client)
+    # Its domain is not trusted: Canaille asks a person before it gives the console anything.
+    console = models.Client(
+        client_id="cronbox-console",
+        client_secret="a-secret-of-the-console",
+        client_name="The console of cronbox",
+        client_uri="https://cronbox.example",
+        grant_types=["authorization_code"],
+        response_types=["code"],
+        scope=["openid", "profile", "email", "groups"],
+        token_endpoint_auth_method="client_secret_basic",
+        id_token_signed_response_alg="RS256",
+    )
+    for client in (api, console):
+        save(client)
+        client.audience = [client]
+        save(client)
 
 server = make_server("127.0.0.1", port, app, threaded=True, ssl_context=(certificate, key))
+threading.Thread(target=server.serve_forever, daemon=True).start()
 print("ready", flush=True)
-server.serve_forever()
+for line in sys.stdin:
+    with app.app_context():
+        console = Backend.instance.get(models.Client, client_id="cronbox-console")
+        console.redirect_uris = [*(console.redirect_uris or []), line.strip()]
+        save(console)
+    print("registered", flush=True)

@@ -49,6 +49,7 @@ mod failures {
 mod metrics {
     mod alarms;
     mod ledger_gauges;
+    mod page;
 }
 
 /// What the publisher's statements read and leave in large tables.

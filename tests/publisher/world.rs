@@ -112,6 +112,7 @@ impl World {
             api_concurrency: 64,
             api_tps: 100_000,
             config_generation: 0,
+            letters: publisher::DeadLetterSettings::default(),
             #[cfg(debug_assertions)]
             fault: None,
         }

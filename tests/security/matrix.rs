@@ -25,8 +25,10 @@ use crate::report::Tally;
 const AT_ONCE: usize = 8;
 /// In the name of each object of the attacked team, and nowhere else.
 const MARKER: &str = "attacked-7f3a";
+/// Where a channel of AWS leads.
+const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
 /// What is the same, whatever the attacks send; the jobs of the attacked app are off.
-const STATE: [&str; 8] = [
+const STATE: [&str; 10] = [
     "SELECT t::text FROM workflows t ORDER BY id",
     "SELECT t::text FROM runs t ORDER BY id",
     "SELECT t::text FROM backfills t ORDER BY id",
@@ -34,6 +36,8 @@ const STATE: [&str; 8] = [
     "SELECT t::text FROM team_limits t ORDER BY team_id",
     "SELECT t::text FROM team_secrets t ORDER BY team_id, name",
     "SELECT t::text FROM outbox_events t ORDER BY id",
+    "SELECT t::text FROM dead_letters t ORDER BY id",
+    "SELECT t::text FROM console_sessions t ORDER BY id",
     "SELECT (id, prefix, revoked_on)::text FROM api_keys t ORDER BY id",
 ];
 
@@ -169,6 +173,12 @@ fn valid_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/workflows") => json!({"name": "stolen", "action": {"type": "log", "message": "stolen"}}),
         ("POST", "/api/v1/bulk") => json!({"verb": "archive"}),
         ("POST", "/api/v1/freezes") => json!({"reason": "stolen"}),
+        ("POST", "/api/v1/notification-channels") => {
+            json!({"name": "stolen", "kind": "aws", "target_arn": TOPIC, "default_rules": true})
+        }
+        ("PUT", "/api/v1/notification-channels/{id}") => json!({"name": "stolen", "kind": "aws", "target_arn": TOPIC}),
+        ("POST", "/api/v1/notification-rules") => json!({"event": "missed", "channel_ids": [1]}),
+        ("PUT", "/api/v1/notification-rules/{id}") => json!({"event": "missed", "channel_ids": [1]}),
         ("PUT", "/api/v1/teams/{id}/secrets/{name}") => json!({"value": "stolen"}),
         ("POST", "/api/v1/teams/{id}:rotate-signing-secret") => json!({"overlap_secs": 0}),
         ("POST", "/api/v1/teams/{id}:receiver-secret") => json!({"origin": "https://receiver.example"}),
@@ -302,6 +312,20 @@ async fn attacked_ids(s: &Story) -> Ids {
     // Planned for later, so that fires go on.
     let planned = json!({"reason": MARKER, "from": day(-30)});
     let freeze = s.editor().post("/api/v1/freezes", &planned).await.expect(201).json["id"].as_str().unwrap().to_owned();
+    let channel = json!({"name": MARKER, "kind": "aws", "target_arn": TOPIC, "default_rules": true});
+    let channel = s.editor().post("/api/v1/notification-channels", &channel).await.expect(201).id().to_string();
+    s.execute(NOTIFIED).await;
+    let ids_of = async |list: &str| {
+        let page = s.editor().get(list).await.expect(200).json;
+        let ids = page["items"].as_array().unwrap().iter().map(|item| item["id"].clone());
+        ids.map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned)).collect::<Vec<_>>()
+    };
+    let rules = ids_of("/api/v1/notification-rules?limit=2").await;
+    let notifications = ids_of("/api/v1/notifications?limit=2").await;
+    let messages = ids_of("/api/v1/notification-messages?limit=2").await;
+    s.execute(DEAD_LETTERS).await;
+    s.execute(SIGNED_IN).await;
+    let letters = ids_of("/api/v1/dead-letters?limit=2").await;
     let mut keys = Vec::new();
     for role in ["viewer", "editor"] {
         let body = json!({"name": MARKER, "kind": "team", "team_id": s.keys.team_id, "role": role});
@@ -321,9 +345,35 @@ async fn attacked_ids(s: &Story) -> Ids {
         ("/api/v1/backfills/", listed(&uuid, &[backfill])),
         ("/api/v1/bulk/", listed(&uuid, &[bulk])),
         ("/api/v1/freezes/", listed(&uuid, &[freeze])),
+        ("/api/v1/sessions/", listed(&uuid, &[SESSION.to_owned()])),
+        ("/api/v1/dead-letters/", listed(&number, &letters)),
+        ("/api/v1/notification-channels/", listed(&number, &[channel])),
+        ("/api/v1/notification-rules/", listed(&number, &rules)),
+        ("/api/v1/notifications/", listed(&number, &notifications)),
+        ("/api/v1/notification-messages/", listed(&uuid, &messages)),
         ("/api/v1/outbox/", listed(&number, &outbox.lines().map(str::to_owned).collect::<Vec<_>>())),
     ])
 }
+
+/// Notifications of the attacked team, and a message that was not delivered.
+const NOTIFIED: &str = "
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state)
+    SELECT id, team_id, event, 'x', cronbox_now(), 'routed' FROM notification_rules;
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on, failed_on)
+    SELECT gen_random_uuid(), id, team_id, 'missed', 1, 'failed', cronbox_now(), cronbox_now() FROM notification_channels";
+
+/// The id of the session below.
+const SESSION: &str = "0195573e-0000-7000-8000-000000000001";
+/// A session of a key.
+const SIGNED_IN: &str = "
+    INSERT INTO console_sessions (id, digest, key_id, created_on, expires_on)
+    SELECT '0195573e-0000-7000-8000-000000000001', '', min(id::text)::uuid, cronbox_now(), cronbox_now() + interval '1 hour' FROM api_keys";
+
+/// Fires of the attacked team that were not delivered.
+const DEAD_LETTERS: &str = "
+    INSERT INTO dead_letters (queue, message_id, kind, team_id, workflow_id, scheduled_time, error, attributes, body, body_bytes, first_seen, last_seen)
+    SELECT 'runner', 'attacked-7f3a ' || id, 'fire', team_id, id, cronbox_now(), 'attacked-7f3a', '{}', 'attacked-7f3a', 13, cronbox_now(), cronbox_now()
+      FROM workflows";
 
 /// The rules of the groups of [`people`].
 fn group_rules(own: i64, other: i64) -> Value {

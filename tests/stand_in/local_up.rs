@@ -11,7 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use chrono::{SecondsFormat, TimeDelta};
 use local::config::target_folder;
+use schedule::Clock;
 use serde_json::{Value, json};
 use tests::PATIENCE;
 
@@ -43,7 +45,11 @@ struct Up {
 impl Up {
     /// Starts it on `data`, with a new target folder, and reads its output until it is ready.
     fn start(data: &Path) -> Up {
-        let mut process = command(data, &[free_port(), free_port()]).stdout(Stdio::piped()).spawn().unwrap();
+        Up::start_with(data, &[])
+    }
+
+    fn start_with(data: &Path, more: &[&str]) -> Up {
+        let mut process = command(data, &[free_port(), free_port()]).args(more).stdout(Stdio::piped()).spawn().unwrap();
         let (line, lines) = channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|said| line.send(said)));
@@ -161,6 +167,24 @@ async fn restarts_keep_workflows_keys_and_schedules() {
     again.interrupt();
 }
 
+/// What the terminal does not keep is in a file, which its owner only may read.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_a_request_is_found() {
+    let scratch = Scratch::new();
+    let up = Up::start(&scratch.0);
+    let answer = reqwest::get(format!("{}/api/v1/me", up.env["CRONBOX_URL"])).await.unwrap();
+    let id = answer.headers()["x-request-id"].to_str().unwrap();
+    let mut logs = Command::new(target_folder().join("debug/cronbox"));
+    logs.args(["logs", "--request", id]).env("CRONBOX_LOG_FILE", &up.env["CRONBOX_LOG_FILE"]).stdin(Stdio::null());
+    let found = logs.output().unwrap();
+    let text = String::from_utf8(found.stdout).unwrap();
+    assert!(found.status.success() && text.lines().count() == 1, "{text}");
+    let line: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&line["fields"]["status"], &line["fields"]["request_id"]), (&json!(401), &json!(id)));
+    assert_eq!(fs::metadata(&up.env["CRONBOX_LOG_FILE"]).unwrap().permissions().mode() & 0o777, 0o600);
+    up.interrupt();
+}
+
 /// Its Postgres ends with it, and a new one starts on the same data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_stack_can_start_again() {
@@ -191,4 +215,63 @@ async fn a_second_stack_says_what_to_do() {
     assert_eq!(third.status.code(), Some(1));
     assert!(said.contains("choose another port with --app-port") && said.lines().count() == 1, "{said}");
     up.interrupt();
+}
+
+/// What each kind of the demo has, with how many at least.
+const DEMO: [(&str, i64); 18] = [
+    ("SELECT count(*) FROM teams WHERE name IN ('payments', 'data', 'platform')", 3),
+    ("SELECT count(*) FROM workflows", 40),
+    ("SELECT count(DISTINCT cron_schedule) FROM workflows WHERE labels <> '{}'", 30),
+    ("SELECT count(*) FROM workflows WHERE paused_by = 'client' AND pause_reason IS NOT NULL", 1),
+    ("SELECT count(*) FROM workflows WHERE paused_by = 'cronbox'", 1),
+    ("SELECT count(*) FROM publications WHERE error_class = 'permanent'", 1),
+    ("SELECT count(*) FROM publications WHERE drift IS NOT NULL", 1),
+    ("SELECT count(*) FROM freezes WHERE ends_on < now()", 1),
+    ("SELECT count(*) FROM occurrences WHERE reason LIKE 'frozen:%'", 20),
+    ("SELECT count(*) FROM occurrences WHERE decision = 'missed'", 20),
+    (
+        "SELECT count(*) FROM occurrences o JOIN workflows w ON w.id = workflow_id WHERE decision = 'caught_up' AND catch_up_policy = 'run_all'",
+        28,
+    ),
+    ("SELECT count(*) FROM runs WHERE state IN ('failed', 'timed_out')", 100),
+    ("SELECT count(*) FROM runs WHERE state = 'succeeded'", 20_000),
+    ("SELECT count(*) FROM schedule_versions WHERE revision = 2", 3),
+    ("SELECT count(*) FROM notification_rules", 12),
+    ("SELECT count(*) FROM notification_messages WHERE state IN ('sent', 'failed')", 10),
+    ("SELECT count(*) FROM dead_letters WHERE state = 'present'", 3),
+    ("SELECT count(*) FROM daily_verifications WHERE finished_on IS NOT NULL AND differences = 0 AND unproven = 0", 87),
+];
+
+/// The history is proven like any other; on a database that has workflows the demo is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_has_everything_and_is_proven() {
+    let scratch = Scratch::new();
+    let mut up = Up::start_with(&scratch.0, &["--demo"]);
+    up.read_until("three teams with 40 workflows");
+    let pool = sqlx::PgPool::connect(&up.env["CRONBOX_OWNER_DSN"]).await.unwrap();
+    for (query, least) in DEMO {
+        let found: i64 = sqlx::query_scalar(query).fetch_one(&pool).await.unwrap();
+        assert!(found >= least, "{found} instead of {least}: {query}");
+    }
+    pool.close().await;
+
+    let days_ago = |days: i64, minutes: i64| {
+        let at = Clock::System.now() - TimeDelta::days(days) - TimeDelta::minutes(minutes);
+        at.to_rfc3339_opts(SecondsFormat::Secs, true)
+    };
+    let span = format!("/verify?from={}&to={}", days_ago(89, 0), days_ago(0, 10));
+    let (mut compared, mut cursor) = (0, String::new());
+    loop {
+        let page = up.call(&format!("{span}{cursor}"), None).await;
+        assert_eq!(page["differences"], json!([]), "{page}");
+        compared += page["due"].as_i64().unwrap();
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert!(compared > 20_000, "{compared}");
+    up.interrupt();
+
+    let again = command(&scratch.0, &[free_port(), free_port()]).arg("--demo").output().unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && said.contains("--demo needs a database without workflows"), "{said}");
 }

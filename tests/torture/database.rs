@@ -66,6 +66,8 @@ const EMPTY: &str = "
     DELETE FROM run_results;
     DELETE FROM occurrences;
     DELETE FROM deleted_workflows;
+    DELETE FROM notifications;
+    DELETE FROM failure_streaks;
     DELETE FROM team_requested_fires;
     DELETE FROM decision_minutes;
     DELETE FROM run_end_minutes;
@@ -77,6 +79,7 @@ const EMPTY: &str = "
     DELETE FROM sightings;
     DELETE FROM sweep_sightings;
     DELETE FROM orphans;
+    DELETE FROM dead_letters;
     DELETE FROM rollout_queue;
     DELETE FROM vanished_workflows;
     DELETE FROM database_identity;

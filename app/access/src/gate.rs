@@ -6,6 +6,7 @@
 //! keys never are limited by the unknown keys that their address sends.
 
 pub mod people;
+pub mod sessions;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -161,6 +162,15 @@ enum Found {
     TooManyUnknown,
 }
 
+/// A session that was read some seconds ago.
+#[derive(Clone, Debug)]
+struct KnownSession {
+    id: Uuid,
+    expires_on: DateTime<Utc>,
+    /// `None`: its person has no role.
+    caller: Option<Caller>,
+}
+
 /// Why a lookup does not say whether a key is active.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
@@ -274,6 +284,7 @@ pub struct Gate {
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
     tokens: KnownTokens,
+    sessions: Cache<[u8; 32], Option<KnownSession>>,
     uses: KeyUses,
     limits: Limits,
 }
@@ -290,6 +301,7 @@ impl Gate {
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
             in_flight: InFlight::default(),
             tokens: KnownTokens::kept_for(BELIEVED_FOR),
+            sessions: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
             uses: KeyUses::default(),
             limits,
         }
@@ -299,7 +311,13 @@ impl Gate {
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
         self.tokens.forget_all();
+        self.sessions.invalidate_all();
         self.active.invalidate_all();
+    }
+
+    /// Forgets the sessions of this instance at once, because one has ended.
+    pub fn forget_sessions(&self) {
+        self.sessions.invalidate_all();
     }
 
     /// Removes idle entries of the limiters; called periodically.

@@ -231,6 +231,38 @@ pub async fn verify_key(db: &mut PgConnection, presented: &KeyText<'_>) -> sqlx:
     Ok(Some((key, limits)))
 }
 
+/// Returns a key that is not revoked, and the limits of its team for requests in flight. It may have expired.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn find_active_key(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<(Key, TeamLimits)>> {
+    let Some(key) = find_key(db, id).await?.filter(|key| key.revoked_on.is_none()) else { return Ok(None) };
+    let limits = match key.team_id {
+        Some(team_id) => limits_of_requests(db, team_id).await?,
+        None => TeamLimits::default(),
+    };
+    Ok(Some((key, limits)))
+}
+
+/// The limits of a team for requests in flight.
+async fn limits_of_requests(db: &mut PgConnection, team_id: i64) -> sqlx::Result<TeamLimits> {
+    let row = sqlx::query!(
+        r#"
+        -- the limits of a team for requests in flight
+        SELECT requests_in_flight, edits_in_flight, lists_in_flight FROM team_limits WHERE team_id = $1
+        "#,
+        team_id,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(row.map_or_else(TeamLimits::default, |row| TeamLimits {
+        requests_in_flight: row.requests_in_flight,
+        edits_in_flight: row.edits_in_flight,
+        lists_in_flight: row.lists_in_flight,
+        ..TeamLimits::default()
+    }))
+}
+
 /// Lists the digests of all active keys.
 pub(crate) async fn list_active_digests(db: &mut PgConnection) -> sqlx::Result<HashSet<[u8; 32]>> {
     let digests = sqlx::query_scalar!(

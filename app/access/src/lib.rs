@@ -21,5 +21,6 @@ pub mod repeats;
 pub mod restrictions;
 pub mod rights;
 pub mod rotation;
+pub mod sessions;
 pub mod signing_secrets;
 pub mod teams;

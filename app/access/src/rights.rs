@@ -46,7 +46,7 @@ pub enum Scope {
     Edit,
     /// `read`, and read what belongs to all teams: verify, drift, outbox, audit log and keys without their secrets.
     Auditor,
-    /// `auditor`, and check the drift, and retry and discard rows of the outbox.
+    /// `auditor`, and check the drift, retry and discard rows of the outbox, and redrive and discard dead letters.
     Operate,
     /// All of these, and teams, keys, limits, and the deletion of workflows.
     Admin,

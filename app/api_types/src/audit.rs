@@ -72,7 +72,7 @@ pub struct AuditDifferenceView {
 }
 
 /// The last block of a chain.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 pub struct ChainEndView {
     /// Null: the chain of entries without a team.
     pub team_id: Option<i64>,

@@ -15,6 +15,9 @@ pub struct ResultsView {
     pub last_run: Option<LastRunView>,
     /// Its last ended runs, the newest first; at most 20.
     pub recent: Vec<RecentRunView>,
+    /// How many of its runs failed or timed out since the last one that succeeded, in the order in which they ended.
+    /// Cancelled and abandoned runs do not count.
+    pub failures_in_a_row: i32,
     /// Its ended runs of the last week.
     pub week: WeekView,
 }

@@ -79,8 +79,31 @@ pub struct RunDetailView {
     /// What an attempt answered after it had lost the run: its action ran twice.
     #[schema(value_type = Option<Object>)]
     pub late_result: Option<Value>,
+    /// The trace of the request that created it, 32 hex digits; of a fire null unless traces are on.
+    pub trace_id: Option<String>,
+    /// The context that its last attempt passed to the action; null: none has started.
+    pub context: Option<RunContextView>,
     /// Its attempts in their order, the present or the last one included; the newest 200.
     pub attempts: Vec<AttemptView>,
+}
+
+/// Why and how late the last attempt of a run happened, as the action got it.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct RunContextView {
+    /// The run replaces a time that was missed.
+    pub is_catch_up: bool,
+    /// The run went on after its instance was lost or ended: the receiver may have seen an earlier attempt.
+    pub is_recovery: bool,
+    /// Seconds from the scheduled time to the start of the attempt.
+    pub lateness_s: i64,
+    /// The scheduled time; null for a manual run.
+    pub original_scheduled_time: Option<DateTime<Utc>>,
+    /// When a recovery took the run; null without one.
+    pub recovery_attempt_time: Option<DateTime<Utc>>,
+    /// The scheduled time of the run before this one.
+    pub last_scheduled_time: Option<DateTime<Utc>>,
+    /// The next five times of the schedule after the start of the attempt, by the version of then.
+    pub next_scheduled_times: Vec<DateTime<Utc>>,
 }
 
 /// An attempt of a run.

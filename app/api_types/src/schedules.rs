@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::reasons::ReasonCode;
 use crate::results::ResultsView;
-use crate::workflows::{CatchUp, Overlap, State, SyncView};
+use crate::workflows::{CatchUp, Overlap, PausedBy, State, SyncView};
 
 /// A schedule.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -43,6 +43,8 @@ pub struct ScheduleView {
     pub pause_reason: Option<String>,
     /// `failures_in_a_row` if cronbox paused it.
     pub pause_reason_code: Option<ReasonCode>,
+    /// Who paused it; null: it is not paused, or a version before this field paused it.
+    pub paused_by: Option<PausedBy>,
     /// When the pause ends automatically.
     pub pause_until: Option<DateTime<Utc>>,
     /// The file that manages it; null = the API.

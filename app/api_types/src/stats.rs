@@ -23,7 +23,7 @@ pub struct StatsView {
     pub live_runs: i64,
     /// The oldest occurrence whose run has not ended; null: every run has ended.
     pub oldest_unresolved: Option<DateTime<Utc>>,
-    /// Seconds by which the ledger is behind: 0 while every due time is decided within the grace of 300 s.
+    /// Seconds by which the watchdog is behind its grace of 300 s; normally at most 60, the interval of its turns.
     pub ledger_lag_s: i64,
     /// The span by buckets, the earliest first, only those in which something happened; null without `bucket_secs`.
     pub buckets: Option<Vec<BucketView>>,

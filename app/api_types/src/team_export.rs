@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::freezes::FreezeView;
 use crate::keys::KeyView;
 use crate::limits::{AllowedHostsView, TeamLimitsView};
+use crate::notifications::{ChannelView, RuleView};
 use crate::secrets::SecretView;
 use crate::teams::ListedTeamView;
 use crate::workflows::WorkflowView;
@@ -27,6 +28,10 @@ pub enum TeamExportLine {
     Key(KeyView),
     /// A freeze of the team.
     Freeze(FreezeView),
+    /// A channel for notifications, without its URL.
+    NotificationChannel(ChannelView),
+    /// A rule for notifications.
+    NotificationRule(RuleView),
     /// A workflow; header values and marked inputs are write-only, and null.
     Workflow(WorkflowView),
 }

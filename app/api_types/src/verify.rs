@@ -1,6 +1,6 @@
 //! How schedule, decisions and runs compare.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -68,6 +68,32 @@ pub struct UnjudgedView {
     pub workflow_id: i64,
     /// The revision.
     pub revision: i64,
+}
+
+/// The daily verifications.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct VerifiedDaysView {
+    /// The newest first. A day that is not listed was not verified.
+    pub items: Vec<VerifiedDayView>,
+}
+
+/// What the verification of a day (UTC) has found.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct VerifiedDayView {
+    /// The day.
+    pub day: NaiveDate,
+    /// Due times compared.
+    pub due: i64,
+    /// Decisions compared.
+    pub decided: i64,
+    /// Times on which schedule, decision and runs disagree; `GET /verify` with the span of the day names them.
+    pub differences: i64,
+    /// Workflows that could not be verified: above 0 the day is not proven.
+    pub unproven: i64,
+    /// When it began.
+    pub started_on: DateTime<Utc>,
+    /// When it ended; null: parts of the day are not compared yet.
+    pub finished_on: Option<DateTime<Utc>>,
 }
 
 /// How the ledger differs from the schedule, or a decision from its runs.

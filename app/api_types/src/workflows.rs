@@ -54,6 +54,8 @@ pub struct WorkflowView {
     pub pause_reason: Option<String>,
     /// `failures_in_a_row` if cronbox paused it.
     pub pause_reason_code: Option<ReasonCode>,
+    /// Who paused it; null: it is not paused, or a version before this field paused it.
+    pub paused_by: Option<PausedBy>,
     /// When the pause ends automatically.
     pub pause_until: Option<DateTime<Utc>>,
     /// What happens to a fire while a previous run has not ended.
@@ -128,6 +130,16 @@ pub enum OnLost {
     Retry,
     /// It is abandoned.
     Abandon,
+}
+
+/// Who paused a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PausedBy {
+    /// A client of the API.
+    Client,
+    /// cronbox, because runs failed in a row (`pause_after_failures`).
+    Cronbox,
 }
 
 /// Whether the times of a workflow are due.

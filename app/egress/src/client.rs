@@ -82,6 +82,18 @@ pub enum SendError {
 }
 
 impl SendError {
+    /// The error as a code, without text of the receiver.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Slow => "connect_timeout",
+            Self::NoConnection(_) => "no_connection",
+            Self::NoRequest(_) => "not_sendable",
+            Self::Failed(_) => "no_answer",
+        }
+    }
+
     /// Whether the same request would fail in the same way again.
     #[must_use]
     pub fn is_final(&self) -> bool {

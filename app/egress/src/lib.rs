@@ -1,5 +1,6 @@
-//! Step 7 of 7: the only way out of the service. Every request that leaves it passes here: http actions, and the
-//! documents of the identity provider.
+//! Step 7 of 7: the only way out of the service. Every request that leaves it passes here: http actions,
+//! notifications with their e-mails, the documents of the identity provider, and the pings of the heartbeat. Only traces do
+//! not: the crate `traces` sends them to the collector that an operator names.
 //!
 //! This crate decides which addresses may be reached, and connects only to addresses that it has checked. It imports no
 //! crate of ours, so that each crate of the app may use it. It must not depend on sqlx, axum or an AWS client.
@@ -11,6 +12,7 @@ mod connection;
 mod connector;
 mod departure;
 pub mod hosts;
+pub mod mail;
 pub mod ports;
 pub mod resolver;
 mod special_purpose;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use db::failpoint::pass_point;
@@ -14,6 +14,7 @@ use ledger::runs::RunState;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tokio::sync::oneshot::error::TryRecvError;
+use traces::{Kind, Parent, Span};
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
@@ -26,6 +27,7 @@ use workflows::signing::SigningSecret;
 use super::Executor;
 use super::attempts_in_flight::{Registered, Stop};
 use crate::actions::{Again, Outcome, Sender, perform_action};
+use crate::activity::ActionOutcome;
 use crate::auto_pause;
 use crate::call::build_call;
 use crate::claim::{self, Claimed, Finished, Ownership};
@@ -132,7 +134,13 @@ impl Executor {
     }
 
     async fn carry_out(&self, run: &Claimed, registered: &mut Registered) -> Left {
-        let ending = self.perform(run, registered).await;
+        let began = Instant::now();
+        let span = begin_span(run);
+        let ending = self.perform(run, registered, &span).await;
+        let kind = run.action.get("type").and_then(Value::as_str);
+        let outcome = outcome_of(&ending);
+        end_span(span, outcome);
+        self.parts.activity.count_action(kind, outcome, began.elapsed());
         pass_point(Point::I5);
         #[cfg(debug_assertions)]
         self.after_action.iter().for_each(|call| call());
@@ -146,7 +154,7 @@ impl Executor {
         }
     }
 
-    async fn perform(&self, run: &Claimed, registered: &mut Registered) -> Result<Ending, Cut> {
+    async fn perform(&self, run: &Claimed, registered: &mut Registered, span: &Span) -> Result<Ending, Cut> {
         let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
         // While it waited for the loop, its lease may have ended, so it must not begin.
@@ -165,7 +173,7 @@ impl Executor {
                 Ok(opened) => opened,
                 Err(failed) => return Ending::from(failed),
             };
-            let sender = Sender { tenant, client: &self.client, secrets: &signing, now, departure };
+            let sender = Sender { tenant, client: &self.client, secrets: &signing, now, span, departure };
             // The time counts from here: the action has not begun before.
             let done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)).await;
             done.map_or(Ending::TimedOut, Ending::from)
@@ -361,6 +369,46 @@ impl Verdict {
     /// The outcome of a run that ends in this state.
     fn finished(&self, state: RunState) -> Finished<'_> {
         Finished { state, result: self.result.as_ref(), error: self.error.as_deref(), failed_tries: self.failed_tries }
+    }
+}
+
+/// Begins the span of an attempt, which continues what created the run.
+fn begin_span(run: &Claimed) -> Span {
+    let span = Span::begin(Kind::Consumer, Parent::Header(run.traceparent.as_deref()), || "execute run".into());
+    span.set("cronbox.workflow.id", run.workflow_id);
+    span.set("cronbox.team.id", run.team_id);
+    span.set_text("cronbox.run.id", run.id);
+    span.set("cronbox.run.trigger", run.trigger.as_str());
+    span.set("cronbox.run.attempt", i64::from(run.attempt));
+    span
+}
+
+/// Ends the span of an attempt, whose outcome the metrics count by the same word.
+fn end_span(span: Span, outcome: ActionOutcome) {
+    span.set("cronbox.run.outcome", outcome.as_str());
+    if outcome != ActionOutcome::Succeeded {
+        span.fail(outcome.as_str());
+    }
+}
+
+/// The outcome of an action, as the metrics count it.
+fn outcome_of(ending: &Result<Ending, Cut>) -> ActionOutcome {
+    match ending {
+        Ok(Ending::Succeeded(_)) => ActionOutcome::Succeeded,
+        Ok(Ending::TimedOut) => ActionOutcome::TimedOut,
+        Ok(Ending::Cancelled) => ActionOutcome::Cancelled,
+        Ok(Ending::Failed { result, again, .. }) => {
+            match (result.as_ref().and_then(|result| result["status"].as_u64()), again) {
+                // The answer ended before its body did.
+                (Some(200..300), _) => ActionOutcome::NoAnswer,
+                (Some(500..), _) => ActionOutcome::ReceiverFailed,
+                (Some(_), _) => ActionOutcome::Refused,
+                (None, Again::Never) => ActionOutcome::NotSent,
+                (None, Again::Later(_)) => ActionOutcome::NoAnswer,
+            }
+        }
+        Err(Cut::Lost) => ActionOutcome::Lost,
+        Err(Cut::HandedOver) => ActionOutcome::HandedOver,
     }
 }
 

@@ -10,7 +10,7 @@ use workflows::audit::Edit;
 use workflows::id::first_run_id_of;
 use workflows::notify::Notifier;
 use workflows::reasons::{Reason, ReasonCode};
-use workflows::{State, Workflow, lock_workflow, save_workflow};
+use workflows::{PausedBy, State, Workflow, lock_workflow, save_workflow};
 
 use crate::claim::Claimed;
 
@@ -20,29 +20,39 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
         return;
     }
     match pause(pool, clock, WorkflowId(run.workflow_id)).await {
-        Ok(true) => notifier.request_notification(),
-        Ok(false) => {}
+        Ok(Some(failures)) => {
+            // The line of the edit is the same for a pause that a person requested.
+            tracing::warn!(
+                workflow_id = run.workflow_id,
+                failures,
+                "workflow paused by cronbox: its last runs failed; it stays paused until a caller resumes it"
+            );
+            notifier.request_notification();
+        }
+        Ok(None) => {}
         Err(error) => {
             tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs not counted; the next failed run of the workflow counts them");
         }
     }
 }
 
-async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<bool> {
+/// Returns the number of failed runs if it has paused the workflow.
+async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<Option<i32>> {
     let mut tx = db::begin_transaction(pool).await?;
-    let Some(before) = lock_workflow(&mut tx, id, None, clock.now()).await? else { return Ok(false) };
+    let Some(before) = lock_workflow(&mut tx, id, None, clock.now()).await? else { return Ok(None) };
     let Some(most) = before.spec.policies.pause_after_failures.filter(|_| before.state == State::Active) else {
-        return Ok(false);
+        return Ok(None);
     };
     if failed_in_a_row(&mut tx, id, most).await? < i64::from(most) {
-        return Ok(false);
+        return Ok(None);
     }
     let edit = Edit::without_request("cronbox", clock.now());
     let reason = Reason::with_fact(ReasonCode::FailuresInARow, most).to_string();
-    let next = Workflow { state: State::Paused, pause_reason: Some(reason), ..before.clone() };
+    let paused_by = Some(PausedBy::Cronbox);
+    let next = Workflow { state: State::Paused, pause_reason: Some(reason), paused_by, ..before.clone() };
     save_workflow(&mut tx, &before, next, "pause", &edit).await?;
     tx.commit().await?;
-    Ok(true)
+    Ok(Some(most))
 }
 
 /// Counts how many of the last runs failed since the schedule was activated or resumed; at most `most`.

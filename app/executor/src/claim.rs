@@ -67,6 +67,8 @@ pub struct Claimed {
     pub last_scheduled_time: Option<DateTime<Utc>>,
     /// The backfill that created it; `None` = no backfill.
     pub backfill_id: Option<Uuid>,
+    /// W3C trace context that its attempts continue.
+    pub traceparent: Option<String>,
 }
 
 /// One attempt of one run, which every statement about it names.
@@ -301,7 +303,7 @@ pub async fn claim_due_runs(
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,
-               w.cron_schedule, w.timezone, w.ends_at, c.backfill_id,
+               w.cron_schedule, w.timezone, w.ends_at, c.backfill_id, c.traceparent,
                -- mostly of the last days, so that Postgres plans and locks few partitions. The function reads the others, but not
                -- for a new workflow: only a backfill decides times before it was created
                COALESCE((SELECT max(o.scheduled_time) FROM occurrences o
@@ -341,6 +343,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
     let ids: Vec<_> = started.iter().map(|run| run.id).collect();
     let workflows: Vec<_> = started.iter().map(|run| run.workflow_id).collect();
     let times: Vec<_> = started.iter().map(|run| run.scheduled_time).collect();
+    let traces: Vec<_> = started.iter().map(|run| run.traceparent.clone()).collect();
     sqlx::query_as!(
         Claimed,
         r#"
@@ -351,7 +354,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,
-               w.cron_schedule, w.timezone, w.ends_at, NULL::uuid AS "backfill_id?",
+               w.cron_schedule, w.timezone, w.ends_at, NULL::uuid AS "backfill_id?", s.traceparent,
                -- as in a claim
                COALESCE((SELECT max(o.scheduled_time) FROM occurrences o
                           WHERE o.workflow_id = s.workflow_id AND o.scheduled_time < s.scheduled_time
@@ -361,7 +364,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
                                   OR (SELECT TRUE FROM backfills b WHERE b.workflow_id = s.workflow_id LIMIT 1) THEN
                              last_run_before(s.workflow_id, LEAST(s.scheduled_time, hours_before($4, 168)))
                         END) AS last_scheduled_time
-          FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) AS s (id, workflow_id, scheduled_time)
+          FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $5::text[]) AS s (id, workflow_id, scheduled_time, traceparent)
           JOIN workflows w ON w.id = s.workflow_id
           JOIN teams t ON t.id = w.team_id
         "#,
@@ -369,6 +372,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
         &workflows,
         &times,
         times.iter().max().copied(),
+        &traces as &[Option<String>],
     )
     .fetch_all(db)
     .await

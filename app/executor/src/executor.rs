@@ -12,6 +12,7 @@ use uuid::Uuid;
 use workflows::notify::Notifier;
 use workflows::secrets::Secrets;
 
+use super::activity::Activity;
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
 use super::ends::EndBatches;
 use super::{Settings, Wake};
@@ -41,6 +42,8 @@ pub struct Parts {
     pub notifier: Notifier,
     /// Decrypts what an attempt sends.
     pub secrets: Secrets,
+    /// Counts what the executor does.
+    pub activity: Activity,
 }
 
 /// Executes runs on this instance; clones are the same executor.

@@ -8,11 +8,13 @@
 //! run. It must not depend on axum or on an AWS client.
 
 pub mod actions;
+mod activity;
 mod attempt;
 mod attempts_in_flight;
 mod auto_pause;
 mod call;
 pub mod claim;
+pub mod context;
 mod ends;
 mod executor;
 pub mod hand_over;
@@ -28,6 +30,7 @@ mod test_controls;
 pub mod timeouts;
 mod wake;
 
+pub use activity::Activity;
 pub use executor::{Executor, Parts};
 pub use settings::Settings;
 pub use shutdown::Shutdown;

@@ -12,6 +12,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use workflows::failpoint::Point;
 
+use super::activity::ClaimOutcome;
 use super::ends::EndBatches;
 use super::executor::DECISION_LIMIT;
 use super::started::{ReadyAttempt, receive_started_runs};
@@ -236,6 +237,7 @@ impl Executor {
     pub(super) fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
         pass_point(Point::I4);
         self.parts.offered.begin_attempt();
+        self.parts.activity.count_attempt("fire");
         running.start_attempt(Use::of_run(&run, Origin::Fire), self.clone().execute_attempt(run, registered));
         if !running.has_room(&self.parts.settings) {
             self.parts.offered.close();
@@ -255,6 +257,7 @@ impl Executor {
         let (requested, claimed) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
+                self.parts.activity.count_claim(ClaimOutcome::Failed);
                 tracing::warn!(%error, "runs not claimed; the next poll tries again");
                 return 0;
             }
@@ -265,9 +268,11 @@ impl Executor {
             return 0;
         }
         let started = claimed.len();
+        self.parts.activity.count_claim(if started > 0 { ClaimOutcome::Runs } else { ClaimOutcome::Nothing });
         for (run, registered) in claimed {
             pass_point(Point::I4);
             running.slots.use_slot(run.team_id);
+            self.parts.activity.count_attempt("claim");
             running.start_attempt(Use::of_run(&run, Origin::Claim), self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);

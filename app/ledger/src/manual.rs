@@ -69,6 +69,7 @@ pub async fn fire_now(
     }
     let run = runs::New {
         inputs: inputs.map(Value::Object),
+        traceparent: edit.traceparent.clone(),
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Manual, edit.now)
     };
     let mut after = json!({"inputs": run.inputs});
@@ -103,6 +104,7 @@ pub async fn retry_run(
         occurrence_id: before.occurrence_id,
         scheduled_time: before.scheduled_time,
         inputs: before.inputs,
+        traceparent: edit.traceparent.clone(),
         ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Retry, edit.now)
     };
     let request = Request { verb: "retry", after: json!({"of": id}), edit };

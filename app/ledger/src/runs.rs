@@ -16,7 +16,7 @@ mod run;
 pub use abandon::abandon_runs;
 pub use attempts::{Attempt, AttemptEnd, list_attempts, remove_old_attempts};
 pub use cancel::{Cancelled, cancel_run};
-pub use detail::{RunDetail, find_detail};
+pub use detail::{RunDetail, find_detail, find_last_scheduled_time};
 pub use list::{Filter, MOST_COUNTED, count_runs, list_runs};
 pub(crate) use offered_slots::Taken;
 pub use offered_slots::{OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};

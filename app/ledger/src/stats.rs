@@ -6,7 +6,9 @@
 mod buckets;
 mod counted;
 mod figures;
+mod minutes;
 mod of_workflow;
+mod present;
 mod sums;
 
 use chrono::{DateTime, Utc};
@@ -14,6 +16,8 @@ use db::PgConnection;
 
 pub use buckets::{Bucket, read_buckets};
 pub use figures::{Delay, Executions, Scope, Stats};
+pub use minutes::{MinuteCount, read_decision_minutes, read_end_minutes};
+pub use present::{Present, read_present};
 pub use sums::{JOB, Pass, add_up_minutes};
 
 /// Reads the statistics. All statements need the same snapshot.

@@ -6,6 +6,7 @@
 
 mod compare;
 mod cursor;
+pub mod daily;
 mod evaluate;
 mod findings;
 mod latest_end;

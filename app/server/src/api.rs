@@ -2,6 +2,7 @@
 
 mod access_log;
 pub mod deprecation;
+pub mod notifications;
 pub mod openapi;
 pub mod operations;
 pub mod request;
@@ -20,23 +21,28 @@ use utoipa::OpenApi as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::App;
+use crate::console::build_console;
 use request::error::Error;
 
 /// All routes of the table, and the page of their description; the latter and the metrics only if no other listener
 /// serves them.
 pub fn build_router(app: App) -> Router {
-    if app.config.admin_addr.is_some() {
-        let routes = routes::register_routes(&app, |route| !route.is_administrative());
-        return with_layers(routes, app);
-    }
-    let routes = routes::register_routes(&app, |_| true);
-    with_layers(routes.merge(docs_page()), app)
+    let routes = if app.config.admin_addr.is_some() {
+        routes::register_routes(&app, |route| !route.is_administrative())
+    } else {
+        routes::register_routes(&app, |_| true).merge(docs_page())
+    };
+    // The pages call the API in this process: it is a router of its own, which has no pages.
+    let api = with_layers(routes::register_routes(&app, |route| !route.is_administrative()), app.clone());
+    let pages = build_console(api, &app);
+    with_layers(routes.merge(pages), app)
 }
 
 /// What `CRONBOX_ADMIN_ADDR` serves: the metrics, the probes, and the page of the description.
 pub fn build_admin_router(app: App) -> Router {
     let routes = routes::register_routes(&app, |route| route.is_administrative() || route.is_probe());
-    with_layers(routes.merge(docs_page()), app)
+    let to_docs = get(async || Redirect::temporary("/docs/"));
+    with_layers(routes.merge(docs_page()).route("/", to_docs), app)
 }
 
 fn with_layers(routes: Router<App>, app: App) -> Router {
@@ -53,8 +59,7 @@ fn docs_page() -> Router<App> {
     let settings = utoipa_swagger_ui::Config::default().validator_url("none").use_base_layout();
     let page = SwaggerUi::new("/docs").external_url_unchecked("/openapi.json", describe()).config(settings);
     let older = describe_as_3_0();
-    let to_page = async || Redirect::temporary("/docs/");
-    Router::new().merge(page).route("/openapi-3.0.json", get(async || Json(older))).route("/", get(to_page))
+    Router::new().merge(page).route("/openapi-3.0.json", get(async || Json(older)))
 }
 
 /// The complete description of all operations, as OpenAPI 3.1.

@@ -1,5 +1,6 @@
 //! The configuration of the app: flags and environment variables, parsed once at start.
 
+mod mail;
 mod oidc;
 mod secrets;
 
@@ -26,6 +27,7 @@ use schedule::{Environment, Timezone};
 use crate::cadence::When;
 use crate::jobs::prune;
 
+pub use mail::MailSettings;
 pub use oidc::Oidc;
 pub use secrets::SecretsKeys;
 
@@ -50,6 +52,13 @@ pub struct Config {
     /// Whether to write the metrics to stdout once a minute, in CloudWatch's embedded metric format.
     #[arg(long, help_heading = "General", env = "CRONBOX_METRICS_EMF", default_value_t = false, action = clap::ArgAction::Set)]
     pub metrics_emf: bool,
+    /// A URL that one instance gets once a minute while the service is healthy: a check that alerts when the pings stop. Set
+    /// it for all instances
+    #[arg(long, help_heading = "General", env = "CRONBOX_HEARTBEAT_URL", hide_env_values = true, value_name = "URL")]
+    pub heartbeat_url: Option<String>,
+    /// Whether that URL may begin with http on another machine.
+    #[arg(long, help_heading = "General", env = "CRONBOX_HEARTBEAT_ALLOW_HTTP", default_value_t = false, action = clap::ArgAction::Set)]
+    pub heartbeat_allow_http: bool,
     /// The environment, as in the schedule names: `wf-<id>-<env>`
     #[arg(long, help_heading = "General", env = "CRONBOX_ENV", default_value = DEFAULT_ENVIRONMENT)]
     pub env: Environment,
@@ -143,6 +152,15 @@ pub struct Config {
     /// When to extend the hash chain of the audit log, up to which it is exported.
     #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_AUDIT", default_value = "10s")]
     pub job_audit: When,
+    /// When to collect notifications in messages, and to deliver them.
+    #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_NOTIFICATIONS", default_value = "5s")]
+    pub job_notifications: When,
+    /// When to look for conditions that last too long: late runs, long pauses, workflows without success.
+    #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_CONDITIONS", default_value = "60s")]
+    pub job_conditions: When,
+    /// When to verify the day before, if it is not verified yet.
+    #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_VERIFY", default_value = "600s")]
+    pub job_verify: When,
     /// When to remove old rows.
     #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_PRUNE", default_value = "0 3 * * *")]
     pub job_prune: When,
@@ -225,6 +243,9 @@ pub struct Config {
     /// The provider with which people sign in.
     #[command(flatten)]
     pub oidc: Oidc,
+    /// How notifications are sent.
+    #[command(flatten)]
+    pub mail: MailSettings,
 }
 
 /// Parses an address with or without a port.

@@ -1,17 +1,24 @@
 //! Steps 1 and 7 of 7: what the app knows of a connection while it is open: its requests, and whose key they had.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+
+/// How long a new connection keeps its place without an answer. Otherwise the next one would take the place before the
+/// request has arrived, and of two honest clients that meet on a full server one would lose its connection.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// An open connection, shared by the server and by its requests.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// The other end, which may be a proxy.
     pub(crate) address: IpAddr,
+    opened: Instant,
     rank: AtomicU8,
     requests: AtomicUsize,
+    was_answered: AtomicBool,
     dismissal: CancellationToken,
     end: CancellationToken,
 }
@@ -29,11 +36,13 @@ pub(crate) enum Rank {
 
 impl Connection {
     /// `dismissal` is cancelled when the server stops.
-    pub(crate) fn new(address: IpAddr, dismissal: CancellationToken) -> Self {
+    pub(crate) fn new(address: IpAddr, opened: Instant, dismissal: CancellationToken) -> Self {
         Self {
             address,
+            opened,
             rank: AtomicU8::new(Rank::Unknown as u8),
             requests: AtomicUsize::new(0),
+            was_answered: AtomicBool::new(false),
             dismissal,
             end: CancellationToken::new(),
         }
@@ -50,6 +59,11 @@ impl Connection {
         !is_leaving && self.rank.load(Ordering::Relaxed) == rank as u8
     }
 
+    /// Whether it has had no answer yet, and may still wait for the first one.
+    pub(crate) fn is_new(&self, now: Instant) -> bool {
+        !self.was_answered.load(Ordering::Relaxed) && now.saturating_duration_since(self.opened) < FIRST_ANSWER
+    }
+
     /// Whether no request on it is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.load(Ordering::Relaxed) == 0
@@ -60,6 +74,7 @@ impl Connection {
     }
 
     pub(crate) fn end_request(&self) {
+        self.was_answered.store(true, Ordering::Relaxed);
         self.requests.fetch_sub(1, Ordering::Relaxed);
     }
 

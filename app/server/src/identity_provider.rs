@@ -5,6 +5,7 @@
 //! tokens name unknown keys. Only if the provider does not answer, its keys stay valid for a day; without keys nothing is
 //! decided, and no caller is admitted.
 
+mod code;
 mod discovery;
 mod fetch;
 
@@ -13,10 +14,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use access::people::groups::Groups;
 use access::people::jwks::KeySet;
 use access::people::token::{Claims, Refusal, TokenRules, UnverifiedToken};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
 use egress::Client;
 use tokio::sync::{Mutex, Semaphore};
+use url::Url;
+
+use code::TokenAnswer;
+pub use code::{ConsoleClient, Flow};
+use discovery::Endpoints;
 
 /// After this time keys are fetched again.
 const FRESH_FOR: TimeDelta = TimeDelta::minutes(10);
@@ -39,6 +45,8 @@ pub struct Settings {
     pub ca_pem: Option<Vec<u8>>,
     /// Whether a provider on another machine may speak http.
     pub is_http_permitted: bool,
+    /// The client of the console, if people sign in to it.
+    pub client: Option<ConsoleClient>,
 }
 
 /// The provider, as this instance knows it; clones share its keys.
@@ -52,6 +60,8 @@ struct Parts {
     /// Locked while a fetch is in flight.
     fetching: Mutex<()>,
     waiting: Semaphore,
+    /// Where people sign in to the console, and when that was read.
+    endpoints: Mutex<Option<(Endpoints, DateTime<Utc>)>>,
 }
 
 #[derive(Clone, Default)]
@@ -84,8 +94,8 @@ impl IdentityProvider {
             .and_then(|url| fetch::check_address(&client, &url))
             .with_context(|| format!("CRONBOX_OIDC_ISSUER is {:?}", rules.issuer))?;
         let waiting = Semaphore::new(MOST_WAITING);
-        let parts = Parts { settings, client, known: RwLock::default(), fetching: Mutex::default(), waiting };
-        Ok(Self(Arc::new(parts)))
+        let (known, fetching, endpoints) = (RwLock::default(), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Parts { settings, client, known, fetching, waiting, endpoints })))
     }
 
     /// What groups permit.
@@ -96,10 +106,13 @@ impl IdentityProvider {
 
     /// Verifies a token. If its key is not known, the keys of the provider are fetched.
     pub async fn verify_token(&self, token: &str, now: DateTime<Utc>) -> Verified {
-        let token = match UnverifiedToken::parse(token, &self.0.settings.rules, now) {
-            Ok(token) => token,
-            Err(refusal) => return Verified::Refused(refusal),
-        };
+        match UnverifiedToken::parse(token, &self.0.settings.rules, now) {
+            Ok(token) => self.verify_signature(token, now).await,
+            Err(refusal) => Verified::Refused(refusal),
+        }
+    }
+
+    async fn verify_signature(&self, token: UnverifiedToken<'_>, now: DateTime<Utc>) -> Verified {
         let Some(keys) = self.find_keys(&token, now).await else { return Verified::Unavailable };
         match token.verify(&keys) {
             Ok(claims) => Verified::Token(claims),
@@ -151,6 +164,82 @@ impl IdentityProvider {
 
     fn change_known(&self, change: impl FnOnce(&mut Known)) {
         change(&mut self.0.known.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl IdentityProvider {
+    /// Whether people sign in to the console with it.
+    #[must_use]
+    pub fn has_client(&self) -> bool {
+        self.0.settings.client.is_some()
+    }
+
+    /// Where the browser of a person is sent.
+    ///
+    /// # Errors
+    /// Fails if the console has no client, or if the provider does not say where people sign in.
+    pub async fn authorization_url(&self, redirect: &Url, flow: &Flow, now: DateTime<Utc>) -> anyhow::Result<Url> {
+        let client = self.client()?;
+        Ok(client.authorization_url(self.endpoints(now).await?.authorization, redirect, flow))
+    }
+
+    /// Redeems the code of a flow, and verifies the id token.
+    ///
+    /// # Errors
+    /// Fails if the provider refuses the code, or if the token is not one of this flow.
+    pub async fn redeem_code(
+        &self,
+        redirect: &Url,
+        code: &str,
+        flow: &Flow,
+        now: DateTime<Utc>,
+    ) -> anyhow::Result<Claims> {
+        let client = self.client()?;
+        let (form, endpoint) = (client.form(redirect, code, flow), self.endpoints(now).await?.token);
+        let answer = fetch::post_form(&self.0.client, &endpoint, form, client.authorization()?).await;
+        let answer: TokenAnswer =
+            serde_json::from_slice(&answer.context("token_endpoint")?).context("token_endpoint")?;
+        let id_token = answer.id_token.context("token_endpoint: the answer has no id_token")?;
+        self.verify_id_token(client, &id_token, flow.nonce(), now).await
+    }
+
+    async fn verify_id_token(
+        &self,
+        client: &ConsoleClient,
+        text: &str,
+        nonce: &str,
+        now: DateTime<Utc>,
+    ) -> anyhow::Result<Claims> {
+        let rules = TokenRules { audience: client.id.clone(), ..self.0.settings.rules.clone() };
+        let refused =
+            |refusal: access::people::token::Refusal| anyhow::anyhow!("id token refused: {}", refusal.as_str());
+        let token = UnverifiedToken::parse(text, &rules, now).map_err(refused)?;
+        ensure!(token.nonce() == Some(nonce), "id token refused: it is of another sign-in");
+        match self.verify_signature(token, now).await {
+            Verified::Token(claims) => Ok(claims),
+            Verified::Refused(refusal) => Err(refused(refusal)),
+            Verified::Unavailable => bail!("the keys of the provider are not known"),
+        }
+    }
+
+    fn client(&self) -> anyhow::Result<&ConsoleClient> {
+        self.0.settings.client.as_ref().context("CRONBOX_OIDC_CLIENT_ID is not set")
+    }
+
+    /// Where people sign in; the provider is asked every ten minutes at most while it answers.
+    async fn endpoints(&self, now: DateTime<Utc>) -> anyhow::Result<Endpoints> {
+        let _waiting = self.0.waiting.try_acquire().context("too many requests wait for the provider")?;
+        let mut known = self.0.endpoints.lock().await;
+        if let Some((endpoints, read_on)) = &*known
+            && now - *read_on < FRESH_FOR
+        {
+            return Ok(endpoints.clone());
+        }
+        let settings = &self.0.settings;
+        let fetched =
+            discovery::fetch_endpoints(&self.0.client, &settings.rules.issuer, settings.is_http_permitted).await?;
+        *known = Some((fetched.clone(), now));
+        Ok(fetched)
     }
 }
 

@@ -4,11 +4,13 @@
 //! Repeating it does no harm, so its next turn is its retry. The table `jobs` ensures that each job runs on one
 //! instance at a time, and never twice at once.
 
+mod heartbeat;
 mod job;
+mod notification_passes;
 mod passes;
 pub mod prune;
 mod registry;
-mod table;
+pub(crate) mod table;
 mod turns;
 
 pub use job::{Did, Job, JobFunction};

@@ -6,6 +6,7 @@ mod team_limits_command;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use access::key_text::make_key_text;
 use access::keys::Kind;
@@ -17,7 +18,7 @@ use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use db::{NewLogin, PgConnection, PgPool, Pooler, make_logins};
+use db::{NewLogin, NewLogins, PgConnection, PgPool, Pooler, make_logins};
 use executor::Shutdown;
 use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
@@ -50,7 +51,7 @@ enum Command {
     Migrate {
         #[command(flatten)]
         database: Database,
-        /// First make the groups `cronbox_owner`, `cronbox_app` and `cronbox_publisher`; the first one gets the schema.
+        /// First make the groups `cronbox_owner`, `cronbox_app`, `cronbox_publisher` and `cronbox_notifier`; the first gets the schema.
         #[arg(long)]
         roles: bool,
         #[command(flatten)]
@@ -88,6 +89,12 @@ struct Logins {
     /// Also make the login of the publisher, or give it this password.
     #[arg(long, env = "CRONBOX_PUBLISH_PASSWORD", hide_env_values = true, requires = "roles")]
     publish_password: Option<String>,
+    /// The name of the notifier's login.
+    #[arg(long, env = "CRONBOX_NOTIFY_LOGIN", default_value = "cronbox_notify")]
+    notify_login: String,
+    /// Also make the login of the notifier, or give it this password.
+    #[arg(long, env = "CRONBOX_NOTIFY_PASSWORD", hide_env_values = true, requires = "roles")]
+    notify_password: Option<String>,
 }
 
 #[derive(Args)]
@@ -281,12 +288,16 @@ async fn main() -> ExitCode {
     }
 }
 
+/// How long the last spans may take to reach the collector.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
 async fn serve(config: Config) -> anyhow::Result<()> {
     #[cfg(debug_assertions)]
     {
         config.fault.iter().cloned().for_each(db::failpoint::arm_fault);
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
+    traces::start_export("cronbox-app", Some(&config.env.to_string()));
     let shutdown = shutdown()?;
     let pools = Pools::connect(&config).await?;
     db::check_migrated(&pools.work).await?;
@@ -297,6 +308,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let app = App::with_secrets(config, pools, Clock::System, secrets);
     // Before the file is applied: a start that fails must change no workflow.
     app.prepare_identity_provider()?;
+    app.prepare_heartbeat()?;
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;
@@ -305,14 +317,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         tracing::info!("metrics and docs are on http://{}", admin.local_addr()?);
     }
     tracing::info!(env = %app.config.env, "app listens on http://{}", listeners.api.local_addr()?);
-    app::serve_app(listeners, app, shutdown).await
+    let served = app::serve_app(listeners, app, shutdown).await;
+    traces::flush(FLUSH_LIMIT).await;
+    served
 }
 
 async fn migrate(database: &Database, makes_roles: bool, logins: Logins) -> anyhow::Result<()> {
     app::migrate_database(&database.options(), makes_roles).await?;
-    let serve = NewLogin { name: logins.serve_login, password: logins.serve_password };
-    let publish = NewLogin { name: logins.publish_login, password: logins.publish_password };
-    make_logins(&database.options(), &serve, &publish).await?;
+    let logins = NewLogins {
+        app: NewLogin { name: logins.serve_login, password: logins.serve_password },
+        publisher: NewLogin { name: logins.publish_login, password: logins.publish_password },
+        notifier: NewLogin { name: logins.notify_login, password: logins.notify_password },
+    };
+    make_logins(&database.options(), &logins).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     zones::store_bundled(&pool, &edit).await.map(drop)

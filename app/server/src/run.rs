@@ -60,6 +60,7 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
          count as lost"
     );
     let client = Client::new(app.allowed.clone())?;
+    app.prepare_courier(client.clone())?;
     app.database_time().await?;
     identity::prepare_identity(&app.pools.work, &app.config.env, app.config.restored).await?;
     let executor = app.new_executor(client);

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::response::Response;
@@ -109,7 +109,7 @@ async fn take_place(places: &Places, address: IpAddr, app: &App) -> Option<Place
         return Some(place);
     }
     loop {
-        if let Some(ended) = places.end_expendable() {
+        if let Some(ended) = places.end_expendable(Instant::now()) {
             app.note_connection_refusal("connection_places", ended);
         }
         if let Ok(place) = tokio::time::timeout(ROOM_PATIENCE, places.take(address)).await {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use access::failed_logins::FailedLogins;
 use access::gate::Gate;
 use access::hosts::HostLists;
+use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use egress::Client;
@@ -16,6 +17,7 @@ use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
 use moka::future::Cache;
+use notifications::delivery::{Courier, CourierParts};
 use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -24,9 +26,10 @@ use workflows::secrets::Secrets;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
+use crate::heartbeat::Heartbeat;
 use crate::identity_provider::IdentityProvider;
 use crate::lines::Lines;
-use crate::metrics::{MetricLabel, Metrics, Refused};
+use crate::metrics::{MetricLabel, Metrics, Refused, Sources};
 use crate::pools::Pools;
 use crate::refusals::{Refusal, RefusalLog};
 
@@ -86,6 +89,10 @@ pub struct Parts {
     pub(crate) edits_of_team: Lines<i64>,
     /// The provider with which people sign in, if the operator has set one.
     identity_provider: OnceLock<IdentityProvider>,
+    /// Delivers notifications, once the app serves.
+    courier: OnceLock<Courier>,
+    /// The receiver of pings, if the operator has set one.
+    heartbeat: OnceLock<Heartbeat>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
 }
@@ -129,6 +136,8 @@ impl App {
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
             lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
             identity_provider: OnceLock::new(),
+            courier: OnceLock::new(),
+            heartbeat: OnceLock::new(),
             config,
             ledger_kept,
             pools,
@@ -148,6 +157,49 @@ impl App {
             self.identity_provider.set(provider).map_err(|_| anyhow::anyhow!("the provider is set twice"))?;
         }
         Ok(())
+    }
+
+    /// Prepares the deliveries of notifications, before the app serves.
+    ///
+    /// # Errors
+    /// Fails if a setting of the mail server is not valid.
+    pub(crate) fn prepare_courier(&self, client: Client) -> anyhow::Result<()> {
+        let courier = Courier::new(CourierParts {
+            pool: self.pools.work.clone(),
+            client,
+            mailer: self.config.mail.mailer()?,
+            secrets: self.secrets.clone(),
+            environment: self.config.env.to_string(),
+            public_url: self.config.mail.public_url.clone(),
+        });
+        // A second call, of a test that serves an instance again, changes nothing.
+        self.courier.set(courier).ok();
+        Ok(())
+    }
+
+    /// Delivers notifications.
+    ///
+    /// # Errors
+    /// Fails before the app serves.
+    pub(crate) fn courier(&self) -> anyhow::Result<&Courier> {
+        self.courier.get().context("the app does not serve yet")
+    }
+
+    /// Reads the settings of the heartbeat, before the app serves.
+    ///
+    /// # Errors
+    /// Fails if its URL is not valid.
+    pub fn prepare_heartbeat(&self) -> anyhow::Result<()> {
+        if let Some(url) = self.config.heartbeat_url.as_ref().filter(|url| !url.is_empty()) {
+            let heartbeat = Heartbeat::new(url, self.config.heartbeat_allow_http)?;
+            self.heartbeat.set(heartbeat).map_err(|_| anyhow::anyhow!("the heartbeat is set twice"))?;
+        }
+        Ok(())
+    }
+
+    /// The receiver of pings, if the operator has set one.
+    pub(crate) fn heartbeat(&self) -> Option<&Heartbeat> {
+        self.heartbeat.get()
     }
 
     /// The provider with which people sign in, if the operator has set one.
@@ -187,6 +239,7 @@ impl App {
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
             secrets: self.secrets.clone(),
+            activity: self.metrics.executor.clone(),
         };
         Executor::new(parts, client)
     }
@@ -196,8 +249,15 @@ impl App {
     /// # Errors
     /// Writing into a `String` never fails.
     pub(crate) async fn render_metrics(&self) -> Result<String, std::fmt::Error> {
-        let pools = self.pools.by_name();
-        self.metrics.render_metrics(&self.pools.reads, &pools, self.clock.now(), &self.clock_skew).await
+        let sources = Sources {
+            pool: &self.pools.reads,
+            pools: &self.pools.by_name(),
+            slots: self.config.executor_slots,
+            used_slots: self.offered_slots.count_used(),
+            now: self.clock.now(),
+            clock_skew: &self.clock_skew,
+        };
+        self.metrics.render_metrics(sources).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Steps 1, 4 and 7 of 7: the events that clients follow: edits, syncs, decisions and ends of runs.
 //!
-//! The transaction that makes a change writes its event: a trigger for decisions and ends, the statement of the audit
+//! The transaction that makes a change writes its event: a trigger for decisions and ends, a statement after the audit
 //! entry for edits, the settle of the publisher for syncs. They do so only while a client follows.
 //!
 //! A reader reads the events of transactions below the oldest one that is open. So it skips no event of a transaction
@@ -233,6 +233,30 @@ pub async fn read_events(
     let is_cut = i64::try_from(events.len()).unwrap_or(i64::MAX) >= limit;
     let through = events.last().filter(|_| is_cut).map_or(last, |event| event.position);
     Ok(Batch { events, through, may_be_more: was_full || is_cut })
+}
+
+/// Writes the event of an edit, in its transaction.
+pub(crate) async fn write_edit(
+    tx: &mut PgConnection,
+    verb: &str,
+    team_id: Option<i64>,
+    subject: &str,
+    actor: &str,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- write the event of an edit
+        INSERT INTO events (kind, what, team_id, workflow_id, subject, actor)
+        VALUES ('edit', $1, $2, substring($3 FROM '^workflow:([0-9]{1,18})$')::bigint, $3, $4)
+        "#,
+        verb,
+        team_id,
+        subject,
+        actor,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// Removes events that are older than they are kept; returns how many.

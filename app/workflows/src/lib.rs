@@ -9,12 +9,14 @@
 //! | 1 edit | `workflow/edit.rs`, `definition/`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `notify.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
+//! | 5 dead letters | `dead_letters.rs`: what the publisher mirrored |
 //!
 //! This crate imports `schedule` and `db`, and no other crate of ours. It must not depend on axum, on an HTTP client or
 //! on an AWS client, so no call leaves the process inside the transaction of an edit.
 
 pub mod audit;
 pub mod database_time;
+pub mod dead_letters;
 pub mod definition;
 pub mod drift;
 pub mod events;
@@ -32,8 +34,8 @@ pub mod zones;
 
 pub use workflow::sorted;
 pub use workflow::{
-    CLOCK_SKEW, Filter, ListedWorkflow, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs,
-    count_uncounted_workflows, create_workflow, erase_workflow, export_workflows, find_locked_for_fire, find_team,
-    find_workflow, is_visible, list_workflows, lock_row, lock_workflow, names_of_workflows, save_workflow,
-    try_lock_workflow,
+    CLOCK_SKEW, Filter, LastResult, ListedWorkflow, PausedBy, Saved, State, Sync, SyncStatus, Workflow,
+    cancel_live_runs, count_uncounted_workflows, create_workflow, erase_workflow, export_workflows,
+    find_locked_for_fire, find_team, find_workflow, is_visible, list_workflows, lock_row, lock_workflow,
+    names_of_workflows, save_workflow, try_lock_workflow,
 };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
@@ -35,6 +36,20 @@ impl SigningSecret {
     }
 }
 
+/// Signs as Standard Webhooks defines, <https://www.standardwebhooks.com>: HMAC-SHA256 over the parts, with a dot between two.
+/// Returns a signature of each secret, separated by blanks; `None` if a secret is not `whsec_` and base64.
+///
+/// The parts of a webhook are its id, its time in seconds since 1970, and its body.
+#[must_use]
+pub fn sign_by_all(secrets: &[SigningSecret], parts: &[&[u8]]) -> Option<String> {
+    let signed = parts.join(&b'.');
+    let signatures = secrets.iter().map(|secret| {
+        let key = hmac::Key::new(HMAC_SHA256, &secret.decode_key()?);
+        Some(format!("v1,{}", STANDARD.encode(hmac::sign(&key, &signed))))
+    });
+    Some(signatures.collect::<Option<Vec<_>>>()?.join(" "))
+}
+
 impl fmt::Debug for SigningSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SigningSecret(..)")
@@ -44,6 +59,16 @@ impl fmt::Debug for SigningSecret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The example of the specification, which its own libraries test too.
+    #[test]
+    fn the_example_of_the_standard_is_signed() {
+        let secret = SigningSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
+        let parts: [&[u8]; 3] = [b"msg_p5jXN8AQM9LWM0D4loKWxJek", b"1614265330", br#"{"test": 2432232314}"#];
+        let signature = sign_by_all(&[secret], &parts).unwrap();
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        assert_eq!(sign_by_all(&[SigningSecret("no secret".to_owned())], &parts), None);
+    }
 
     #[test]
     fn each_origin_has_its_own_secret() {

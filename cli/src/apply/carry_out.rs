@@ -47,8 +47,9 @@ async fn carry_out_step(client: &Client, step: &Step) -> anyhow::Result<bool> {
         Kind::Change { id, version, patch, .. } => {
             client.merge::<WorkflowView>(&format!("/workflows/{id}"), &[], patch, *version).await?;
         }
-        Kind::Archive { id } => {
-            client.write::<WorkflowView>(Method::POST, &format!("/workflows/{id}:archive"), &[], &Value::Null).await?;
+        Kind::Archive { id, version } => {
+            let path = format!("/workflows/{id}:archive");
+            client.write_version::<WorkflowView>(Method::POST, &path, &[], &Value::Null, *version).await?;
         }
     }
     Ok(true)

@@ -68,6 +68,7 @@ pub(super) enum Kind {
     },
     Archive {
         id: i64,
+        version: i64,
     },
     Keep,
     /// The app refuses it, for this reason.
@@ -106,7 +107,7 @@ pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> any
     if prune {
         for workflow in existing.values().filter(|workflow| is_surplus(workflow, &files.owners, &placed)) {
             let place = "in no file".to_owned();
-            steps.push(Step { place, name: workflow.name.clone(), kind: Kind::Archive { id: workflow.id } });
+            steps.push(Step { place, name: workflow.name.clone(), kind: Kind::archive(workflow) });
         }
     }
     Ok(Plan { steps })
@@ -122,7 +123,7 @@ pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Resul
     let existing = read_existing(client, placed.iter().map(|(team, _)| *team).collect()).await?;
     let steps = placed.iter().map(|(team, one)| {
         let found = existing.get(&(*team, one.entry.name.clone()));
-        let kind = found.map_or(Kind::Keep, |workflow| Kind::Archive { id: workflow.id });
+        let kind = found.map_or(Kind::Keep, Kind::archive);
         Step { place: one.place(), name: one.entry.name.clone(), kind }
     });
     Ok(Plan { steps: steps.collect() })
@@ -212,6 +213,12 @@ fn remove_others(wanted: &mut Value, existing: &Value) {
     }
 }
 
+impl Kind {
+    fn archive(workflow: &WorkflowView) -> Self {
+        Self::Archive { id: workflow.id, version: workflow.version }
+    }
+}
+
 impl FileEntry {
     fn place(&self) -> String {
         format!("{}:{}", self.file, self.entry.lines.first())
@@ -251,6 +258,12 @@ impl Plan {
     /// How many steps the app refuses.
     pub(super) fn refused(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.kind, Kind::Refused(_))).count()
+    }
+
+    /// The names of the workflows that would change.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let changed = self.steps.iter().filter(|step| !matches!(step.kind, Kind::Keep | Kind::Refused(_)));
+        changed.map(|step| step.name.as_str()).collect()
     }
 
     fn count(&self, is_counted: fn(&Kind) -> bool) -> usize {

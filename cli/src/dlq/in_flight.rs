@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use dead_letters::{DeadMessage, Queue};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::message::DeadMessage;
-use super::queue::Queue;
 use crate::print::print_error;
 
 /// Received messages, by message id, each with its newest receipt.

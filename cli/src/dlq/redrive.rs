@@ -5,18 +5,19 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use dead_letters::{DeadMessage, FireClient, Queue};
 use futures::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
-use schedule::{Delivered, Fire};
-use serde_json::json;
+use schedule::Delivered;
 
 use super::in_flight::{InFlight, Stop};
 use super::ledger::Known;
-use super::message::{DeadMessage, require_all_found};
-use super::queue::{At, Queue};
-use super::table;
-use crate::client::{Client, Opener};
-use crate::print::{print_json, print_text};
+use super::place::{At, open_queue, require_all_found};
+use super::table::MessageView;
+use super::text::{message_line, why_it_stays};
+use crate::client::Opener;
+use crate::output::{OutputOrJson, Stream};
+use crate::print::print_text;
 
 /// After this many batches in a row without an answer of the app, the redrive stops.
 const STRIKES: u32 = 3;
@@ -34,9 +35,8 @@ pub(crate) struct Arguments {
     /// Print what would be posted; post and delete nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOrJson,
 }
 
 /// The result for one message.
@@ -67,7 +67,7 @@ struct Redrive<'a> {
     arguments: &'a Arguments,
     queue: &'a Queue,
     /// `None` in a dry run.
-    client: Option<Client>,
+    client: Option<FireClient>,
     bar: ProgressBar,
 }
 
@@ -76,16 +76,18 @@ struct Redrive<'a> {
 /// # Errors
 /// Fails if the queue cannot be read, or if the app answers for no fire of several batches in a row.
 pub(super) async fn redrive_messages(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let client = if arguments.dry_run { None } else { Some(Client::with_scheduler_key(&arguments.opener)?) };
-    let queue = Queue::create_for(&arguments.at).await;
+    let client = if arguments.dry_run { None } else { Some(arguments.opener.connect()?) };
+    let queue = open_queue(&arguments.at).await;
     let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
     let redrive = Redrive { arguments, queue: &queue, client, bar: bar(&queue, arguments).await? };
-    let mut tally = Tally::default();
-    let ended = redrive.all(&mut in_flight, &mut tally).await;
+    let output = arguments.output.resolve();
+    let (mut tally, mut stream) = (Tally::default(), Stream::new(output));
+    let ended = redrive.all(&mut in_flight, &mut tally, &mut stream).await;
     let is_stopped = in_flight.is_stopped();
     in_flight.put_back().await;
     redrive.bar.finish_and_clear();
-    if !arguments.json {
+    stream.end()?;
+    if !output.is_for_programs() {
         print_text(&tally.summary(arguments.dry_run, is_stopped))?;
     }
     ended?;
@@ -105,7 +107,7 @@ async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar
 }
 
 impl Redrive<'_> {
-    async fn all(&self, in_flight: &mut InFlight<'_>, tally: &mut Tally) -> anyhow::Result<()> {
+    async fn all(&self, in_flight: &mut InFlight<'_>, tally: &mut Tally, stream: &mut Stream) -> anyhow::Result<()> {
         let ids = &self.arguments.ids;
         while ids.is_empty() || tally.seen.len() < ids.len() {
             let messages = in_flight.receive_new().await?;
@@ -117,7 +119,7 @@ impl Redrive<'_> {
             let fates = join_all(messages.iter().map(|message| self.one(message))).await;
             tally.strike(&fates);
             for (message, fate) in messages.into_iter().zip(fates) {
-                self.print_fate(&message, &fate)?;
+                self.print_fate(&message, &fate, stream)?;
                 if matches!(fate, Fate::Delivered(_)) {
                     in_flight.forget_message(&message);
                 }
@@ -135,10 +137,10 @@ impl Redrive<'_> {
     /// Posts one message, and deletes it after the app's answer.
     async fn one(&self, message: &DeadMessage) -> Fate {
         let Some(fire) = message.fire() else {
-            return Fate::Unposted(table::why_it_stays(message).unwrap_or_default());
+            return Fate::Unposted(why_it_stays(message).unwrap_or_default());
         };
         let Some(client) = &self.client else { return Fate::Postable };
-        match post(client, fire).await {
+        match client.post_fire(fire).await {
             Ok(delivered) => match self.queue.delete_message(&message.receipt).await {
                 Ok(()) => Fate::Delivered(delivered),
                 Err(error) => Fate::Undeleted(format!("{error:#}")),
@@ -147,33 +149,11 @@ impl Redrive<'_> {
         }
     }
 
-    fn print_fate(&self, message: &DeadMessage, fate: &Fate) -> anyhow::Result<ExitCode> {
+    fn print_fate(&self, message: &DeadMessage, fate: &Fate, stream: &mut Stream) -> anyhow::Result<()> {
         self.bar.inc(1);
-        self.bar.suspend(|| match self.arguments.json {
-            true => {
-                let mut line = table::message_json(message, &Known::Unasked);
-                line["outcome"] = json!(fate.word());
-                line["detail"] = json!(fate.detail());
-                print_json(&line)
-            }
-            false => print_text(&format!("{} {}\n", table::message_line(message), fate.sentence())),
-        })
-    }
-}
-
-/// Only an answer of the app itself counts, as in the runner.
-async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
-    let path = format!("/cron/workflows/{}:invoke", fire.workflow_id);
-    let (status, body) = client.post_for_answer(&path, &serde_json::to_value(fire)?).await?;
-    match Delivered::parse_answer(status, &body) {
-        Some(delivered) => Ok(delivered),
-        None => {
-            let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
-            bail!(
-                "unexpected answer to a fire: {status}: {}",
-                problem["detail"].as_str().unwrap_or("not an answer of the app")
-            )
-        }
+        let view = MessageView::of(message, &Known::Unasked).with_outcome(fate.word(), fate.detail());
+        let line = || format!("{} {}\n", message_line(message), fate.sentence());
+        self.bar.suspend(|| stream.print_next(&view, line))
     }
 }
 

@@ -1,124 +1,101 @@
-//! Prints messages for people and for scripts.
+//! Messages as rows, and as programs read them.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde_json::{Value, json};
+use dead_letters::DeadMessage;
+use serde::Serialize;
 
-use super::ledger::Known;
-use super::message::{Content, DeadMessage, From};
-use crate::print::{one_line, printable_lines};
+use super::ledger::{Known, second};
+use super::text::{error_text, full_text, why_it_stays};
+use crate::output::{Cell, Row, View};
 
 /// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
 
-/// One line per message.
-pub(super) fn list_messages(messages: &[DeadMessage], known: &[Known]) -> String {
-    if messages.is_empty() {
-        return "nothing\n".to_owned();
-    }
-    let mut table = format!(
-        "{:<36}  {:<9} {:>9}  {:<20} {:>5}  {:<18} {}\n",
-        "MESSAGE", "FROM", "WORKFLOW", "TIME", "TRIES", "APP", "ERROR"
-    );
-    for (message, known) in messages.iter().zip(known) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            table,
-            "{:<36}  {:<9} {:>9}  {:<20} {:>5}  {:<18} {}",
-            message.id,
-            message.from.as_str(),
-            workflow(message),
-            time(message),
-            message.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string()),
-            known.short_text(),
-            error(message).chars().take(ERROR_WIDTH).collect::<String>(),
-        );
-    }
-    table
+/// A message as programs read it, and as a row.
+#[derive(Serialize)]
+pub(super) struct MessageView<'a> {
+    app: &'a Known,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<&'a BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+    /// Beside an outcome: what is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<Option<&'a str>>,
+    error: &'a str,
+    from: &'static str,
+    message_id: &'a str,
+    /// What a redrive has done about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    scheduled_time: Option<String>,
+    sent_on: Option<String>,
+    /// Why a redrive would not delete it.
+    stays: Option<String>,
+    tries: Option<u64>,
+    workflow_id: Option<i64>,
+    #[serde(skip)]
+    message: &'a DeadMessage,
 }
 
-/// A message in one line.
-pub(super) fn message_line(message: &DeadMessage) -> String {
-    format!("{}  {:<9} {:>9}  {:<20}", message.id, message.from.as_str(), workflow(message), time(message))
-}
-
-/// A complete message.
-pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
-    let gave_up = match message.from {
-        From::Schedule => "the schedule: EventBridge could not invoke the runner",
-        From::Runner => "the runner: it got no valid answer of the app",
-        From::Publisher => "the publisher: an invocation failed",
-        From::Unknown => "unknown",
-    };
-    let app = match known {
-        Known::Decided { run: Some((id, state)), decision } => format!("{decision}: run {id} {state}"),
-        Known::Nothing => "has no decision about this time".to_owned(),
-        Known::Gone => "does not have this workflow any more".to_owned(),
-        other => other.short_text(),
-    };
-    let redrive = why_it_stays(message).unwrap_or_else(|| "posts it".to_owned());
-    let written = message.sent_on.map_or_else(|| "-".to_owned(), second);
-    let tries = message.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string());
-    let mut text = format!("message    {}\nwritten    {written}\ngiven up   by {gave_up}\n", message.id);
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "workflow   {}\ntime       {}\ntries      {tries}", workflow(message), time(message));
-    let _ = writeln!(text, "error      {}\napp        {app}\nredrive    {redrive}", error(message));
-    for (name, value) in &message.attributes {
-        let _ = writeln!(text, "attribute  {} = {}", one_line(name), one_line(value));
+impl<'a> MessageView<'a> {
+    /// The view of a list.
+    pub(super) fn of(message: &'a DeadMessage, known: &'a Known) -> Self {
+        let fire = message.fire();
+        Self {
+            app: known,
+            attributes: None,
+            body: None,
+            detail: None,
+            error: &message.error,
+            from: message.from.as_str(),
+            message_id: &message.id,
+            outcome: None,
+            scheduled_time: fire.map(|fire| second(fire.scheduled_time)),
+            sent_on: message.sent_on.map(second),
+            stays: why_it_stays(message),
+            tries: message.tries,
+            workflow_id: fire.map(|fire| fire.workflow_id.0),
+            message,
+        }
     }
-    let _ = writeln!(text, "body\n{}", printable_lines(&message.body));
-    text
-}
 
-/// Why a redrive does not delete a message.
-pub(super) fn why_it_stays(message: &DeadMessage) -> Option<String> {
-    match &message.content {
-        Content::Fire(_) => None,
-        Content::Tick => Some("nothing to post: a later tick of the publisher did its work; discard it".to_owned()),
-        Content::Unreadable(why) => Some(format!("contains no readable fire: {}", one_line(why))),
+    /// The same with the complete content.
+    pub(super) fn with_content(self) -> Self {
+        Self { attributes: Some(&self.message.attributes), body: Some(&self.message.body), ..self }
+    }
+
+    /// The same with what a redrive has done.
+    pub(super) fn with_outcome(self, outcome: &'static str, detail: Option<&'a str>) -> Self {
+        Self { outcome: Some(outcome), detail: Some(detail), ..self }
+    }
+
+    /// Everything, for people.
+    pub(super) fn full_text(&self) -> String {
+        full_text(self.message, self.app)
     }
 }
 
-/// A message in the list for scripts.
-pub(super) fn message_json(message: &DeadMessage, known: &Known) -> Value {
-    let fire = message.fire();
-    json!({
-        "message_id": message.id,
-        "from": message.from.as_str(),
-        "workflow_id": fire.map(|fire| fire.workflow_id),
-        "scheduled_time": fire.map(|fire| second(fire.scheduled_time)),
-        "error": message.error,
-        "tries": message.tries,
-        "sent_on": message.sent_on.map(second),
-        "stays": why_it_stays(message),
-        "app": known.to_json(),
-    })
-}
+impl Row for MessageView<'_> {
+    const COLUMNS: &'static [&'static str] = &["MESSAGE", "FROM", "WORKFLOW", "TIME", "TRIES", "APP", "ERROR", "SENT"];
+    const WIDE_FROM: usize = 7;
 
-/// A message in the list for scripts, with its complete content.
-pub(super) fn full_json(message: &DeadMessage, known: &Known) -> Value {
-    let mut json = message_json(message, known);
-    json["attributes"] = json!(message.attributes);
-    json["body"] = json!(message.body);
-    json
-}
-
-fn workflow(message: &DeadMessage) -> String {
-    message.fire().map_or_else(|| "-".to_owned(), |fire| fire.workflow_id.to_string())
-}
-
-fn time(message: &DeadMessage) -> String {
-    message.fire().map_or_else(|| "-".to_owned(), |fire| second(fire.scheduled_time))
-}
-
-fn error(message: &DeadMessage) -> String {
-    match &message.content {
-        Content::Unreadable(why) if message.error.is_empty() => format!("cannot be read: {}", one_line(why)),
-        _ => one_line(&message.error),
+    fn handle(&self) -> String {
+        self.message_id.to_owned()
     }
-}
 
-fn second(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+    fn cells(&self, view: View) -> Vec<Cell> {
+        let time = self.message.fire().map(|fire| fire.scheduled_time);
+        vec![
+            Cell::from(self.message_id),
+            Cell::from(self.from),
+            Cell::optional(self.workflow_id),
+            view.time(time),
+            Cell::optional(self.tries),
+            Cell::from(self.app.short_text()),
+            Cell::from(error_text(self.message).chars().take(ERROR_WIDTH).collect::<String>()),
+            view.time(self.message.sent_on),
+        ]
+    }
 }

@@ -91,6 +91,9 @@ async fn save(
     before: &WorkflowView,
     patch: Map<String, Value>,
 ) -> anyhow::Result<ExitCode> {
+    if patch.is_empty() && edit.common.output.is_for_programs() {
+        return print_workflow(edit.common.output, before);
+    }
     if patch.is_empty() {
         return print_text("nothing was changed\n");
     }

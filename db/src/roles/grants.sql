@@ -1,7 +1,7 @@
 -- What the groups may do, as cronbox_owner. It states everything, so it takes back what an earlier version granted.
 
 -- The app writes the rows of each table but those named below. A table, sequence or function of a later migration is
--- the app's by these defaults, until the next `migrate` states it here. Of the publisher nothing is by default.
+-- the app's by these defaults, until the next `migrate` states it here. Of publisher and notifier nothing is by default.
 DO $all$
 DECLARE
     here CONSTANT text := quote_ident(current_schema());
@@ -40,12 +40,14 @@ REVOKE INSERT, UPDATE, DELETE ON partition_bounds FROM cronbox_app;
 REVOKE INSERT, DELETE ON event_listeners FROM cronbox_app;
 -- Since when the statistics count is what their migration has found.
 REVOKE INSERT, UPDATE, DELETE ON statistics_start FROM cronbox_app;
+-- The publisher mirrors the dead letters; the app requests what is to be done with one.
+REVOKE INSERT, DELETE ON dead_letters FROM cronbox_app;
 -- Which database this is, and how far it was pruned, is never forgotten.
 REVOKE DELETE ON database_identity, prune_marks FROM cronbox_app;
 
 -- The publisher reads no action, no inputs, no keys and no secrets.
 GRANT SELECT (version, success) ON _sqlx_migrations TO cronbox_publisher;
-GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends_at, pause_until, revision, watch_at)
+GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends_at, pause_until, paused_by, revision, watch_at)
     ON workflows TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE ON outbox_events TO cronbox_publisher;
 -- The newest row's number, for the age of the oldest open row.
@@ -54,6 +56,7 @@ GRANT SELECT ON SEQUENCE outbox_events_id_seq TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON publications TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, sweep_sightings, orphans, sweep_changes, rollout_queue
     TO cronbox_publisher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letters TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE ON config_generation, database_identity TO cronbox_publisher;
 GRANT SELECT ON zone_data, zone_changes TO cronbox_publisher;
 -- The event of a sync, while clients follow the events.
@@ -64,8 +67,27 @@ GRANT SELECT ON ledger, watchdog_shards TO cronbox_publisher;
 GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronbox_publisher;
 GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON runs TO cronbox_publisher;
 GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
+GRANT SELECT (team_id, minute, decision, times) ON decision_minutes, decision_sums TO cronbox_publisher;
+GRANT SELECT (team_id, minute, state, runs) ON run_end_minutes, run_end_sums TO cronbox_publisher;
+GRANT SELECT (state, failed_on) ON notification_messages TO cronbox_publisher;
+
+-- The notifier reads what its messages say, and settles them. It reads no URL of a channel, and no other table.
+DO $notifier$
+BEGIN
+    -- Groups that an earlier version made do not have this one before the next `migrate --roles`.
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'cronbox_notifier') THEN
+        RETURN;
+    END IF;
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM cronbox_notifier', current_schema());
+    GRANT SELECT ON notification_messages, notifications TO cronbox_notifier;
+    GRANT UPDATE (state, due_at, attempt_count, lease_until, last_error, sent_on, failed_on) ON notification_messages TO cronbox_notifier;
+    GRANT SELECT (notification_id, message_id) ON notification_items TO cronbox_notifier;
+    GRANT SELECT (id, kind, target_arn) ON notification_channels TO cronbox_notifier;
+    GRANT SELECT (id, name) ON teams, workflows TO cronbox_notifier;
+END
+$notifier$;
 
 -- What runs as the owner is for the groups that need it.
 REVOKE EXECUTE ON FUNCTION delete_empty_team(bigint), make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
-    cronbox_xmin_age(), remove_audit_anchors() FROM PUBLIC;
+    cronbox_xmin_age(), remove_audit_anchors(), notify_of_publication() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

@@ -3,13 +3,14 @@
 --   cronbox_owner      owns the schema; migrations run as it, and nothing else does
 --   cronbox_app        what `cronbox-app serve` may do
 --   cronbox_publisher  what `cronbox-publisher` may do
+--   cronbox_notifier   what `cronbox-notifier` may do
 DO $groups$
 DECLARE
     name text;
     -- From 16 on, a role that CREATEROLE has made may be granted, but not yet be set.
     may_become CONSTANT text := CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['cronbox_owner', 'cronbox_app', 'cronbox_publisher'] LOOP
+    FOREACH name IN ARRAY ARRAY['cronbox_owner', 'cronbox_app', 'cronbox_publisher', 'cronbox_notifier'] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', name);
         END IF;
@@ -21,7 +22,7 @@ BEGIN
     IF NOT has_schema_privilege('cronbox_owner', current_schema(), 'CREATE') THEN
         EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO cronbox_owner', current_schema());
     END IF;
-    FOREACH name IN ARRAY ARRAY['cronbox_app', 'cronbox_publisher'] LOOP
+    FOREACH name IN ARRAY ARRAY['cronbox_app', 'cronbox_publisher', 'cronbox_notifier'] LOOP
         IF NOT has_schema_privilege(name, current_schema(), 'USAGE') THEN
             EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), name);
         END IF;

@@ -1,4 +1,4 @@
-//! The logins of the app and of the publisher, for a deployment whose secret store has their passwords.
+//! The logins of app, publisher and notifier, for a deployment whose secret store has their passwords.
 
 use anyhow::{Context, bail, ensure};
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
 
-use super::{APP_GROUP, Groups, OWNER_GROUP, PUBLISHER_GROUP, is_made_meanwhile, limit_logins};
+use super::{APP_GROUP, Groups, NOTIFIER_GROUP, OWNER_GROUP, PUBLISHER_GROUP, is_made_meanwhile, limit_logins};
 use crate::options::{Options, migration_options};
 
 /// Less can be guessed from a verifier that was stolen.
@@ -27,13 +27,25 @@ pub struct NewLogin {
     pub password: Option<String>,
 }
 
-/// Makes the logins of app and publisher whose passwords are given, or gives them these passwords, and sets their
-/// timeouts. The groups exist.
+/// The logins of a deployment.
+#[derive(Clone)]
+pub struct NewLogins {
+    /// Of the app
+    pub app: NewLogin,
+    /// Of the publisher
+    pub publisher: NewLogin,
+    /// Of the notifier
+    pub notifier: NewLogin,
+}
+
+/// Makes the logins whose passwords are given, or gives them these passwords, and sets their timeouts. The groups exist.
 ///
 /// # Errors
 /// Fails if a name is not valid, if a password is too short or not ASCII, or if this login may not make roles.
-pub async fn make_logins(options: &Options, app: &NewLogin, publisher: &NewLogin) -> anyhow::Result<()> {
-    for (NewLogin { name, password }, group) in [(app, APP_GROUP), (publisher, PUBLISHER_GROUP)] {
+pub async fn make_logins(options: &Options, logins: &NewLogins) -> anyhow::Result<()> {
+    let NewLogins { app, publisher, notifier } = logins;
+    let of_groups = [(app, APP_GROUP), (publisher, PUBLISHER_GROUP), (notifier, NOTIFIER_GROUP)];
+    for (NewLogin { name, password }, group) in of_groups {
         let Some(password) = password else { continue };
         check_name(name).with_context(|| format!("the login {name:?} cannot be made"))?;
         check_password(password).with_context(|| format!("the password of {name} cannot be used"))?;
@@ -46,7 +58,7 @@ pub async fn make_logins(options: &Options, app: &NewLogin, publisher: &NewLogin
 fn check_name(name: &str) -> anyhow::Result<()> {
     let is_word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     ensure!(is_word && (1..=63).contains(&name.len()), "write 1 to 63 of a-z, 0-9 and _");
-    let is_taken = name.starts_with("pg_") || [OWNER_GROUP, APP_GROUP, PUBLISHER_GROUP].contains(&name);
+    let is_taken = name.starts_with("pg_") || [OWNER_GROUP, APP_GROUP, PUBLISHER_GROUP, NOTIFIER_GROUP].contains(&name);
     ensure!(!is_taken, "Postgres or cronbox uses this name");
     Ok(())
 }

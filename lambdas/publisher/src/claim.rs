@@ -367,12 +367,15 @@ async fn lease_due(
                AND (lease_until IS NULL OR lease_until <= (SELECT now FROM permitted))
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
              ORDER BY due_at
-             LIMIT LEAST($14, $3 - (SELECT COUNT(*) FROM first))
+             -- for a row that an edit has changed since the snapshot, Postgres evaluates the statement again, and counts
+             -- the rows of `first` again, too
+             LIMIT GREATEST(0, LEAST($14, $3 - (SELECT COUNT(*) FROM first)))
                FOR UPDATE SKIP LOCKED
-        ), due AS (
+        ), due AS MATERIALIZED (
             SELECT workflow_id, is_takeover, verify_at FROM first
              UNION ALL
             SELECT workflow_id, is_takeover, verify_at FROM second
+             LIMIT $3
         )
         UPDATE publications AS p
            SET epoch = p.epoch + 1,

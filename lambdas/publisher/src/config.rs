@@ -1,14 +1,15 @@
 //! Step 3 of 7: the configuration of the publisher.
 
+use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
-use db::Pooler;
+use lambda_database::Database;
 use old_names::{OldVariable, PREFIX};
 use schedule::Environment;
+use url::Url;
 
 use crate::arn;
 #[cfg(debug_assertions)]
@@ -36,38 +37,12 @@ pub struct Arguments {
     /// The database of the outbox.
     #[command(flatten)]
     pub database: Database,
-    /// What to publish, and at which rate.
-    #[command(flatten)]
-    pub config: Config,
-}
-
-/// The database of the outbox: a DSN, or the secret that contains it. No `Debug`, because a DSN contains a password.
-#[derive(Args, Clone)]
-pub struct Database {
-    /// `postgres://user:password@host:port/database`
-    #[arg(long, env = "CRONBOX_DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
-    pub db_dsn: Option<String>,
-    /// ARN in Secrets Manager of a DSN, or of RDS's JSON (username, password; host, port, dbname if it has them).
-    #[arg(long, env = "CRONBOX_DB_SECRET_ARN", value_parser = arn::parse_secret_arn)]
-    pub db_secret_arn: Option<String>,
-    /// The database's host, for a secret that names none: RDS keeps only username and password in the secret it rotates.
-    #[arg(long, env = "CRONBOX_DB_HOST", value_parser = NonEmptyStringValueParser::new())]
-    pub db_host: Option<String>,
-    /// The database's port, for a secret that names none.
-    #[arg(long, env = "CRONBOX_DB_PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub db_port: Option<u16>,
-    /// The database's name, for a secret that names none.
-    #[arg(long, env = "CRONBOX_DB_NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub db_name: Option<String>,
-    /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
-    #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
-    pub db_ca_file: Option<PathBuf>,
-    /// What the DSN leads to: Postgres itself (none), or a pooler that works by sessions or by transactions.
-    #[arg(long, env = "CRONBOX_POOLER", default_value = "none", value_name = "none|session|transaction")]
-    pub pooler: Pooler,
     /// With --listen: a DSN that leads past the pooler, for LISTEN; without a user it has the login of the other DSN.
     #[arg(long, env = "CRONBOX_DB_DIRECT_DSN", hide_env_values = true)]
     pub db_direct_dsn: Option<String>,
+    /// What to publish, and at which rate.
+    #[command(flatten)]
+    pub config: Config,
 }
 
 /// What to publish, and at which rate.
@@ -103,10 +78,59 @@ pub struct Config {
     /// The number of this deployment: raise it with each change of what is published.
     #[arg(long, env = "CRONBOX_CONFIG_GENERATION", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     pub config_generation: i64,
+    /// The dead letters that it mirrors and redrives.
+    #[command(flatten)]
+    pub letters: DeadLetterSettings,
     /// A point at which this process stops or exits: `P8:1:kill`. For tests; releases do not have it.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_FAULT", hide = true)]
     pub fault: Option<Fault>,
+}
+
+/// The dead-letter queues that the publisher mirrors, and the app to which it redrives their fires. The default mirrors none.
+#[derive(Args, Clone, Default)]
+pub struct DeadLetterSettings {
+    /// The URL of the queue for fires that EventBridge cannot deliver.
+    #[arg(long, env = "CRONBOX_SCHEDULE_DLQ_URL")]
+    pub schedule_dlq_url: Option<Url>,
+    /// The URL of the queue for fires that the runner cannot deliver.
+    #[arg(long, env = "CRONBOX_RUNNER_DLQ_URL")]
+    pub runner_dlq_url: Option<Url>,
+    /// The URL of the queue for the publisher's own failed ticks.
+    #[arg(long, env = "CRONBOX_PUBLISHER_DLQ_URL")]
+    pub publisher_dlq_url: Option<Url>,
+    /// The app's address, without `/api/v1`, for redrives.
+    #[arg(long, env = "CRONBOX_APP_BASE_URL")]
+    pub app_base_url: Option<Url>,
+    /// The scheduler key, for redrives.
+    #[arg(long, env = "CRONBOX_SCHEDULER_API_KEY", hide_env_values = true, value_parser = NonEmptyStringValueParser::new())]
+    pub scheduler_api_key: Option<String>,
+    /// ARN of the scheduler key in Secrets Manager.
+    #[arg(long, env = "CRONBOX_SCHEDULER_API_KEY_SECRET_ARN", value_parser = lambda_database::arn::parse_secret_arn)]
+    pub scheduler_api_key_secret_arn: Option<String>,
+    /// Whether the environment names the endpoint of SQS, so that the URL of a queue does not.
+    #[arg(skip = has_sqs_endpoint())]
+    pub has_sqs_endpoint: bool,
+}
+
+impl DeadLetterSettings {
+    /// The mirrored queues: each with its name in the table and its URL.
+    pub(crate) fn queue_urls(&self) -> impl Iterator<Item = (&'static str, &Url)> {
+        let all = [
+            ("schedules", &self.schedule_dlq_url),
+            ("runner", &self.runner_dlq_url),
+            ("publisher", &self.publisher_dlq_url),
+        ];
+        all.into_iter().filter_map(|(name, url)| Some((name, url.as_ref()?)))
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for DeadLetterSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queues: Vec<_> = self.queue_urls().map(|(name, url)| (name, url.as_str())).collect();
+        f.debug_struct("DeadLetterSettings").field("queues", &queues).finish_non_exhaustive()
+    }
 }
 
 impl Arguments {
@@ -128,6 +152,11 @@ impl Arguments {
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read; clap would make it a flag")]
 fn is_lambda() -> bool {
     std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read; clap would make it a flag")]
+fn has_sqs_endpoint() -> bool {
+    ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SQS"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 /// The names of the missing variables; clap's value names are these names without the prefix.

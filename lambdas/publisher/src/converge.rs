@@ -46,10 +46,13 @@ pub(crate) async fn converge_workflow(
     lease: &Lease,
 ) -> Settlement {
     let config = publisher.config();
+    let name = ScheduleName::new(claim.workflow_id, &config.env);
     let convergence = Convergence {
         publisher,
         claim: &claim,
-        name: ScheduleName::new(claim.workflow_id, &config.env),
+        span: convergence::begin_span(&claim, workflow, &name),
+        revision: workflow.revision,
+        name,
         now: publisher.clock().now(),
         lease,
         is_in_doubt: AtomicBool::new(false),
@@ -73,6 +76,7 @@ pub(crate) async fn converge_workflow(
     };
     let refused_hash = matches!(outcome, Outcome::Failed { .. }).then(|| wanted_hash(&wanted));
     convergence.log(&outcome, &wanted.ok());
+    convergence::end_span(&convergence.span, &outcome);
     let is_in_doubt = convergence.is_in_doubt.load(Ordering::Relaxed);
     let is_verified = is_verified && claim.verify == Verify::Due;
     Settlement { outcome, changes_on, is_verified, is_in_doubt, refused_hash, claim }
@@ -229,6 +233,7 @@ impl Convergence<'_> {
         C: Future<Output = Result<T, Fault>>,
     {
         let began = self.publisher.evidence().begin_call();
+        let call = || self.call_in_span(operation, call());
         let mut answer = self.publisher.call_when_allowed(self.lease, self.publisher.rate(), call()).await;
         if let Err(Fault { is_broken: true, effect, .. }) = &answer {
             self.is_in_doubt.fetch_or(*effect == Effect::Unknown, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use self::pipeline::{Flight, Progress};
 use crate::claim::deployment::{ACCEPT, Admission, Rollout, admit_publisher};
 use crate::claim::publishers::count_publishers;
 use crate::claim::{self, BackoffRelease, Choice};
-use crate::database::error::in_words;
+use crate::database_error::in_words;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;

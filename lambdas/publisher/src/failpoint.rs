@@ -45,6 +45,10 @@ pub enum Point {
     C1,
     /// The results of a page of the sweep are written, not committed.
     C2,
+    /// The app has answered for the fire of a dead letter; its row is not settled.
+    R1,
+    /// The row of a redriven dead letter is settled; its message is not deleted.
+    R2,
 }
 
 #[cfg(debug_assertions)]

@@ -9,6 +9,9 @@
 //! [`Publisher::sweep_schedules`] periodically compares all schedules in EventBridge with the database, and makes the
 //! drain repair what other programs have changed (`sweep.rs`).
 //!
+//! [`Publisher::mirror_dead_letters`] records the messages of the dead-letter queues in the database, and redrives those that
+//! operators have requested there (`letters.rs`).
+//!
 //! The publisher is a reconciler: if a process crashes, its lease expires and another one checks the workflow again.
 //! Nothing is replayed, so repeats do no harm. However many publishers run, only one processes a workflow at a time.
 
@@ -16,11 +19,12 @@ mod arn;
 mod claim;
 mod config;
 mod converge;
-mod database;
+mod database_error;
 mod drain;
 mod entry;
 mod failpoint;
 mod last_check;
+mod letters;
 mod metrics;
 mod publisher;
 mod report;
@@ -29,8 +33,7 @@ mod settle;
 mod stopwatch;
 mod sweep;
 
-pub use config::{Arguments, Config, Database};
-pub use database::login::Login;
+pub use config::{Arguments, Config, DeadLetterSettings};
 pub use entry::lambda::serve_lambda;
 #[cfg(debug_assertions)]
 pub use failpoint::{Fault, Hook, Point};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use db::Pooler;
+use lambda_database::Login;
 use logging::Form;
-use publisher::{Arguments, Login, Publisher, Report, Stopped, Unsettled};
+use publisher::{Arguments, Publisher, Report, Stopped, Unsettled};
 use schedule::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,24 +24,30 @@ async fn main() -> ExitCode {
     }
 }
 
+/// How long the last spans may take to reach the collector.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
 async fn run() -> anyhow::Result<()> {
     let (arguments, old_variables) = Arguments::read_environment().map_err(|sentence| anyhow!(sentence))?;
-    let Arguments { once, listen, metrics_addr, log_format, is_lambda, database, config } = arguments;
+    let Arguments { once, listen, metrics_addr, log_format, is_lambda, database, db_direct_dsn, config } = arguments;
     // Stdout is for the report. CloudWatch can query JSON.
     logging::start_log(if is_lambda { Form::Json } else { log_format }, "info");
     old_names::warn_of_variables(&old_variables);
+    traces::start_export("cronbox-publisher", Some(&config.env.to_string()));
     if !(once || listen || is_lambda) {
         bail!("write --once or --listen; without either the publisher runs only as a Lambda");
     }
-    if listen && database.pooler == Pooler::Transaction && database.db_direct_dsn.is_none() {
+    if listen && database.pooler == Pooler::Transaction && db_direct_dsn.is_none() {
         bail!("CRONBOX_DB_DIRECT_DSN is missing: LISTEN needs a DSN that leads past the pooler");
     }
-    let login = Login::new(database, if listen { of_daemon } else { of_drain });
+    let options = if listen { of_daemon } else { of_drain };
+    let direct_dsn = db_direct_dsn.map(|direct| db::with_ca(&direct, database.db_ca_file.as_deref()));
+    let login = Login::new(database, move |dsn| db::Options { direct_dsn: direct_dsn.clone(), ..options(dsn) });
     let options = login.load_options().await?;
     // A Lambda connects when it is invoked, so that its start does not wait for the database.
     let pool = if is_lambda { db::create_pool(&options)? } else { db::connect_pool(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
-    if once {
+    let done = if once {
         print(ending_at(stop()?, &publisher, publisher.publish_once()).await)
     } else if listen {
         let metrics = match metrics_addr {
@@ -53,7 +60,9 @@ async fn run() -> anyhow::Result<()> {
     } else {
         let served = publisher::serve_lambda(publisher.clone(), login);
         ending_at(stop()?, &publisher, served).await.map_err(|error| anyhow!(error))
-    }
+    };
+    traces::flush(FLUSH_LIMIT).await;
+    done
 }
 
 /// At a stop signal, makes the publisher return what it has claimed and not called, and then exits.

@@ -17,6 +17,8 @@ use crate::scheduler::fault::{Fault, Kind};
 pub(crate) struct Metrics {
     totals: Arc<Mutex<Totals>>,
     outbox_mark: Arc<OutboxMark>,
+    /// The dead-letter queues that this publisher mirrors.
+    queues: Arc<[&'static str]>,
 }
 
 /// Sums, except `report.remaining`, which is a gauge.
@@ -36,21 +38,22 @@ pub(crate) const ANSWERS: [&str; 9] =
     ["done", "not_found", "conflict", "throttled", "transient", "denied", "environment", "invalid", "unclassified"];
 
 impl Metrics {
+    /// Creates the counters of a publisher that mirrors these dead-letter queues.
+    pub(crate) fn of_queues(queues: Vec<&'static str>) -> Self {
+        Metrics { queues: queues.into(), ..Metrics::default() }
+    }
+
+    /// The dead-letter queues that this publisher mirrors.
+    pub(crate) fn queues(&self) -> &[&'static str] {
+        &self.queues
+    }
+
     /// Counts a call that was answered; a call that was never sent does not count.
     pub(crate) fn count_call<T>(&self, answer: &Result<T, Fault>) {
         let name = match answer {
             Ok(_) => "done",
-            Err(fault) => match fault.kind {
-                Kind::NotSent => return,
-                Kind::NotFound => "not_found",
-                Kind::Conflict => "conflict",
-                Kind::Throttled => "throttled",
-                Kind::Transient => "transient",
-                Kind::Denied => "denied",
-                Kind::Environment | Kind::Role => "environment",
-                Kind::Invalid | Kind::Setting => "invalid",
-                Kind::Unclassified => "unclassified",
-            },
+            Err(Fault { kind: Kind::NotSent, .. }) => return,
+            Err(fault) => fault.kind.as_str(),
         };
         if let Some(at) = ANSWERS.iter().position(|answer| *answer == name) {
             self.totals().calls[at] += 1;

@@ -13,12 +13,15 @@ use crate::claim::low_water::LowWater;
 use crate::claim::publishers::Presence;
 use crate::claim::{BackoffRelease, Claimant};
 use crate::config::Config;
+#[cfg(test)]
+use crate::config::DeadLetterSettings;
 use crate::converge::backoff::Backoff;
 use crate::converge::evidence::Evidence;
 #[cfg(debug_assertions)]
 use crate::failpoint::Hook;
 use crate::failpoint::{Injector, Point};
 use crate::last_check::LastCheck;
+use crate::letters::Sources;
 use crate::metrics::Metrics;
 use crate::scheduler::client::Schedules;
 #[cfg(test)]
@@ -63,6 +66,7 @@ struct Parts {
     release: Mutex<Option<BackoffRelease>>,
     locked: Mutex<Vec<Settlement>>,
     zones: LastCheck,
+    letters: Sources,
     poll: Duration,
 }
 
@@ -111,7 +115,7 @@ impl Publisher {
             list_rate: Rate::new(LISTS_PER_SEC),
             backoff,
             evidence: Evidence::default(),
-            metrics: Metrics::default(),
+            metrics: Metrics::of_queues(config.letters.queue_urls().map(|(name, _)| name).collect()),
             injector,
             end: End::default(),
             presence: Presence::default(),
@@ -119,6 +123,7 @@ impl Publisher {
             release: Mutex::default(),
             locked: Mutex::default(),
             zones: LastCheck::default(),
+            letters: Sources::new(config.letters.clone()),
             poll: POLL,
             config,
             pool,
@@ -148,6 +153,7 @@ impl Publisher {
             api_concurrency: 1,
             api_tps: 100,
             config_generation: 0,
+            letters: DeadLetterSettings::default(),
             #[cfg(debug_assertions)]
             fault: None,
         };
@@ -267,6 +273,11 @@ impl Publisher {
     /// Whether another drain may settle what was locked in the last one.
     pub(crate) fn has_locked(&self) -> bool {
         !self.locked_settlements().is_empty()
+    }
+
+    /// The dead-letter queues, and the app to which they are redriven.
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.0.letters
     }
 
     pub(crate) fn injector(&self) -> &Injector {

@@ -9,6 +9,8 @@ use reqwest::{Client, Response};
 use schedule::{Delivered, Fire, FireError};
 use serde_json::Value;
 use tokio::time::Instant;
+use traces::{Kind, Parent, Span};
+use url::Url;
 
 use crate::config::{Config, Limits};
 use crate::key::{Kept, Key};
@@ -25,6 +27,7 @@ pub struct Runner(Arc<Parts>);
 
 struct Parts {
     base: String,
+    app: Url,
     key: Key,
     limits: Limits,
     http: Client,
@@ -95,7 +98,13 @@ impl Runner {
             .build()
             .context("the HTTP client cannot be set up")?;
         let base = config.app_base_url.as_str().trim_end_matches('/').to_owned();
-        Ok(Runner(Arc::new(Parts { base, key: Key::new(config.key), limits: config.limits, http })))
+        Ok(Runner(Arc::new(Parts {
+            base,
+            app: config.app_base_url,
+            key: Key::new(config.key),
+            limits: config.limits,
+            http,
+        })))
     }
 
     /// Delivers one fire.
@@ -106,22 +115,24 @@ impl Runner {
         let fire = Fire::from_event(&event).inspect_err(|error| {
             tracing::error!(step = 6, status = 0, accepted = false, "event refused: it is not a fire: {error}");
         })?;
-        let delivered = self.try_often(&fire).await.and_then(|Answer { status, body }| {
+        let span = begin_span(&fire);
+        let delivered = self.try_often(&fire, &span).await.and_then(|Answer { status, body }| {
             let read = Delivered::parse_answer(status, &body).ok_or(DeliverError::NotTheApp { status })?;
             Ok((status, read))
         });
         log(&fire, &delivered);
+        end_span(span, &delivered);
         delivered.map(|(_, read)| read)
     }
 
     /// Tries again while the app restarts, because Lambda's next retry would make the fire a minute late.
-    async fn try_often(&self, fire: &Fire) -> Result<Answer, DeliverError> {
+    async fn try_often(&self, fire: &Fire, span: &Span) -> Result<Answer, DeliverError> {
         let Limits { all_tries: patience, most_tries, .. } = self.0.limits;
         let deadline = Instant::now() + patience;
         let (mut pause, mut tries) = (FIRST_PAUSE, 0);
         loop {
             tries += 1;
-            let answer = match tokio::time::timeout_at(deadline, self.try_with_key(fire)).await {
+            let answer = match tokio::time::timeout_at(deadline, self.try_with_key(fire, span)).await {
                 Ok(answer) => answer,
                 Err(_) => Err(DeliverError::NoAnswer(format!("timeout after {} s", patience.as_secs()))),
             };
@@ -134,20 +145,46 @@ impl Runner {
     }
 
     /// Sends the fire once, and once more if the key may have been rotated meanwhile.
-    async fn try_with_key(&self, fire: &Fire) -> Result<Answer, DeliverError> {
+    async fn try_with_key(&self, fire: &Fire, span: &Span) -> Result<Answer, DeliverError> {
         let Parts { key, .. } = &*self.0;
-        let answer = self.post(fire, key.load_key(Kept::Good).await.map_err(DeliverError::Key)?).await?;
+        let answer = self.post(fire, key.load_key(Kept::Good).await.map_err(DeliverError::Key)?, span).await?;
         if !(answer.status == 401 || answer.is_rate_limited()) || !key.can_change() {
             return Ok(answer);
         }
-        self.post(fire, key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?).await
+        self.post(fire, key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?, span).await
     }
 
-    async fn post(&self, fire: &Fire, key: String) -> Result<Answer, DeliverError> {
+    async fn post(&self, fire: &Fire, key: String, delivery: &Span) -> Result<Answer, DeliverError> {
+        let span = self.begin_request_span(delivery);
+        let answer = self.send(fire, key, span.traceparent()).await;
+        match &answer {
+            Ok(answer) => {
+                span.set("http.response.status_code", i64::from(answer.status));
+                if answer.status >= 400 {
+                    span.fail_with_status(answer.status);
+                }
+            }
+            Err(error) => span.fail(error.kind_name()),
+        }
+        answer
+    }
+
+    fn begin_request_span(&self, delivery: &Span) -> Span {
+        let app = &self.0.app;
+        let span = Span::begin(Kind::Client, Parent::Span(delivery), || "POST".into());
+        span.set("http.request.method", "POST");
+        span.set("url.template", "/api/v1/cron/workflows/{id}:invoke");
+        span.set_text("server.address", app.host_str().unwrap_or_default());
+        span.set("server.port", app.port_or_known_default().map_or(0, i64::from));
+        span
+    }
+
+    /// Sends the fire. Without traces its own `traceparent`, that of the edit, goes along.
+    async fn send(&self, fire: &Fire, key: String, traceparent: Option<String>) -> Result<Answer, DeliverError> {
         let Parts { base, http, .. } = &*self.0;
         let url = format!("{base}/api/v1/cron/workflows/{}:invoke", fire.workflow_id);
         let mut request = http.post(url).header("X-API-Key", key).json(fire);
-        if let Some(traceparent) = &fire.traceparent {
+        if let Some(traceparent) = traceparent.as_ref().or(fire.traceparent.as_ref()) {
             request = request.header("traceparent", traceparent);
         }
         let response = request.send().await.map_err(|error| no_answer(&error))?;
@@ -184,6 +221,29 @@ fn no_answer(error: &reqwest::Error) -> DeliverError {
         DeliverError::NoConnection("cannot connect")
     } else {
         DeliverError::NoConnection("the connection was closed")
+    }
+}
+
+/// Begins the span of a delivery. Its parent is the edit, so all fires of a schedule are in the trace of its edit.
+fn begin_span(fire: &Fire) -> Span {
+    let span = Span::begin(Kind::Consumer, Parent::Header(fire.traceparent.as_deref()), || "deliver fire".into());
+    span.set("faas.trigger", "timer");
+    span.set("cronbox.workflow.id", fire.workflow_id.0);
+    span.set_text("cronbox.scheduled_time", &fire.raw_time);
+    span.set("cronbox.fire.attempt", fire.attempt.map_or(0, i64::from));
+    span
+}
+
+/// Ends the span of a delivery.
+fn end_span(span: Span, delivered: &Result<(u16, Delivered), DeliverError>) {
+    match delivered {
+        Ok((_, Delivered::Accepted { .. })) => span.set("cronbox.result", "accepted"),
+        Ok((_, Delivered::Declined { .. })) => span.set("cronbox.result", "declined"),
+        Ok((_, Delivered::Gone)) => span.set("cronbox.result", "gone"),
+        Err(error) => {
+            span.set("cronbox.result", "not_delivered");
+            span.fail(error.kind_name());
+        }
     }
 }
 

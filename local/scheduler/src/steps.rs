@@ -13,7 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::clock::Clock;
 
 /// Prints every event that carries a `step`, and every warning.
-struct Steps;
+#[derive(Debug)]
+pub struct Steps;
 
 /// The parts of a line.
 #[derive(Default)]

@@ -32,6 +32,9 @@ pub struct UpArgs {
     /// Where the data are stored (default: target/local, or the temporary folder if Postgres cannot enter that)
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Fills a new database with three teams, 40 workflows and 90 days of history; refused if it has workflows
+    #[arg(long)]
+    pub demo: bool,
     /// The app's port on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub app_port: u16,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`postgres`] | a private Postgres server |
 //! | [`stack`], [`up`] | all parts together, for tests and for people |
+//! | [`demo`] | teams, workflows and their history, for `up --demo` |
 //! | [`clock_and_zones`] | what the stand-in has in common with the other parts: the clock, the zone data |
 //! | [`client`] | the SDK's client of a stand-in |
 //! | [`config`] | the command line |
@@ -13,6 +14,7 @@
 pub mod client;
 pub mod clock_and_zones;
 pub mod config;
+pub mod demo;
 pub mod postgres;
 pub mod stack;
 pub mod up;

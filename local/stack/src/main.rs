@@ -11,12 +11,7 @@ use stand_in::{process, steps};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let config = Config::parse();
-    match config.log_format {
-        Form::Text => steps::print_steps(),
-        Form::Json => logging::start_log(Form::Json, "info,sqlx=warn"),
-    }
-    match run(config.command).await {
+    match run(Config::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cronbox-local: {error:#}");
@@ -25,10 +20,16 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> Result<()> {
+async fn run(config: Config) -> Result<()> {
     let stop = process::stop_signal()?;
-    match command {
-        Command::Up(args) => up::run_all_parts(args, stop).await,
-        Command::Scheduler(args) => process::run_stand_in(&args, stop).await,
+    match config.command {
+        Command::Up(args) => up::run_all_parts(args, config.log_format, stop).await,
+        Command::Scheduler(args) => {
+            match config.log_format {
+                Form::Text => steps::print_steps(),
+                Form::Json => logging::start_log(Form::Json, up::LOG_FILTER),
+            }
+            process::run_stand_in(&args, stop).await
+        }
     }
 }

@@ -5,21 +5,32 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use logging::{Form, LogFile};
 use stand_in::process::cannot_listen;
-use stand_in::steps::print_line;
+use stand_in::steps::{Steps, print_line};
 use tokio::net::TcpListener;
 
 use crate::config::{UpArgs, target_folder};
+use crate::demo;
 use crate::postgres::{Folder, state_folder};
 use crate::stack::{
     Database, Ground, KeysFrom, Publishing, RUNNER_DLQ, SCHEDULE_DLQ, Stack, StackOptions, write_secret,
 };
 
+/// What is logged: everything of cronbox, and warnings of the database driver.
+pub const LOG_FILTER: &str = "info,sqlx=warn";
+
+/// The files of one stack that the shell must know.
+struct Files {
+    secrets_key: PathBuf,
+    log: PathBuf,
+}
+
 /// Starts all parts, prints their addresses, and runs until `shutdown`.
 ///
 /// # Errors
 /// Returns one sentence that says what to do.
-pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub async fn run_all_parts(args: UpArgs, log_form: Form, shutdown: impl Future<Output = ()>) -> Result<()> {
     let target = target_folder();
     let app = listen(local(args.app_port), "--app-port")?;
     let scheduler = listen(local(args.scheduler_port), "--scheduler-port")?;
@@ -28,22 +39,41 @@ pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> 
         None => state_folder(&target)?,
     };
     let keys = folder.root().join("keys.json");
-    let secrets_key = folder.root().join("secrets.key");
+    let files = Files { secrets_key: folder.root().join("secrets.key"), log: folder.root().join("cronbox.log") };
+    start_log(log_form, &files.log)?;
     let database = Database::open_kept(folder).await?;
     let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
     let options = StackOptions {
         publishing: Publishing::Listening,
+        mirrors_dead_letters: true,
         app: |config| config.jobs_enabled = true,
         ..StackOptions::default()
     };
     let mut stack = Stack::start_on(ground, options).await?;
-    let env = write_env(&target, &stack, &secrets_key)?;
-    print(&stack, &env);
+    let env = write_env(&target, &stack, &files)?;
+    print(&stack, &env).await?;
     // The printing starts after the addresses, so that a person reads these before the first steps.
     refill(&stack).await?;
+    if args.demo {
+        if let Err(error) = demo::fill_stack(&stack).await {
+            stack.stop_parts().await?;
+            return Err(error);
+        }
+        print_line("demo        three teams with 40 workflows and 90 days of history");
+    }
     shutdown.await;
     print_line("stopping");
     stack.stop_parts().await
+}
+
+/// Starts the log: what is printed, and the file that `cronbox logs` reads.
+fn start_log(form: Form, file: &Path) -> Result<()> {
+    let log = LogFile::open(file).with_context(|| format!("cannot write {}", file.display()))?;
+    match form {
+        Form::Text => logging::start_log_beside(Steps, LOG_FILTER, log),
+        Form::Json => logging::start_log_in_file(LOG_FILTER, log),
+    }
+    Ok(())
 }
 
 /// Binds an address; the error says what to do if that fails.
@@ -67,7 +97,7 @@ async fn refill(stack: &Stack) -> Result<()> {
 }
 
 /// Writes the file that a shell reads to use the stack; 0600, because it contains keys.
-fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf> {
+fn write_env(target: &Path, stack: &Stack, files: &Files) -> Result<PathBuf> {
     let folder = target.join("local");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let path = folder.join("env");
@@ -78,12 +108,14 @@ fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf
         ("CRONBOX_SCHEDULER_KEY", &stack.keys.scheduler),
         ("AWS_ENDPOINT_URL_SCHEDULER", stack.scheduler_url()),
         // For `cronbox dlq --queue`.
-        ("CRONBOX_RUNNER_DLQ", &queue_url(stack, RUNNER_DLQ)),
-        ("CRONBOX_SCHEDULE_DLQ", &queue_url(stack, SCHEDULE_DLQ)),
+        ("CRONBOX_RUNNER_DLQ", &stack.queue_url(RUNNER_DLQ)),
+        ("CRONBOX_SCHEDULE_DLQ", &stack.queue_url(SCHEDULE_DLQ)),
         ("DATABASE_URL", &stack.dsn()),
         ("CRONBOX_OWNER_DSN", &stack.owner_dsn()),
         // For the commands of the app, which encrypt what they write.
-        ("CRONBOX_SECRETS_KEY_FILE", &secrets_key.to_string_lossy()),
+        ("CRONBOX_SECRETS_KEY_FILE", &files.secrets_key.to_string_lossy()),
+        // For `cronbox logs`.
+        ("CRONBOX_LOG_FILE", &files.log.to_string_lossy()),
         ("CRONBOX_TEAM_ID", &team),
         // The old name, for one version.
         ("TEAM_ID", &team),
@@ -99,15 +131,11 @@ fn write_env(target: &Path, stack: &Stack, secrets_key: &Path) -> Result<PathBuf
     Ok(path)
 }
 
-/// The URL of a dead-letter queue of the stand-in.
-fn queue_url(stack: &Stack, arn: &str) -> String {
-    let mut parts = arn.rsplit(':');
-    let (name, account) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    format!("{}/{account}/{name}", stack.scheduler_url())
-}
-
-fn print(stack: &Stack, env: &Path) {
-    print_line(&format!("app         {}/docs", stack.url()));
+/// Prints the addresses, the console first: its link signs in once.
+async fn print(stack: &Stack, env: &Path) -> Result<()> {
+    let link = stack.sign_in_link().await.context("cannot make a link to the console")?;
+    print_line(&format!("console     {}{link}", stack.url()));
+    print_line(&format!("app         {}/docs/", stack.url()));
     print_line(&format!("scheduler   {}", stack.scheduler_url()));
     print_line(&format!("admin key   {}", stack.keys.admin));
     print_line(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
@@ -115,6 +143,7 @@ fn print(stack: &Stack, env: &Path) {
     print_line(&format!("shell       . {}", env.display()));
     print_line("ready; Ctrl-C stops everything, and starting it again finds all of it");
     print_line("");
+    Ok(())
 }
 
 fn local(port: u16) -> SocketAddr {

@@ -136,6 +136,7 @@ impl Process {
         });
         let hook = Hook { at, stopwatch: stopwatch.clone(), seed: 1 };
         let config = Config {
+            letters: publisher::DeadLetterSettings::default(),
             env: "dev".parse().unwrap(),
             runner_lambda_arn: "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned(),
             scheduler_role_arn: "arn:aws:iam::123456789012:role/scheduler".to_owned(),

@@ -228,11 +228,11 @@ impl<'a> Walk<'a> {
         let decider = FireDecider::with_slots(self.ground.pool.clone(), KEPT, offered);
         self.decide_fire(decider, fire, after).await;
         let started = starts.recv().await.expect("the run starts in a slot");
-        started.runs[0]
+        started.runs[0].clone()
     }
 
     async fn take_over(&mut self, instance: usize, fence: Fence) {
-        let started = self.started[&(instance, fence)];
+        let started = self.started[&(instance, fence)].clone();
         let mut connection = self.ground.pool.acquire().await.unwrap();
         let read = claim::read_started_runs(&mut connection, &[started]).await.unwrap().pop().expect("it is read");
         assert_eq!(read.fence(), self.fences(&[fence])[0]);

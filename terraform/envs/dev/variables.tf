@@ -171,6 +171,27 @@ variable "existing_database" {
   default = null
 }
 
+variable "mail" {
+  description = "The mail server of notifications: the secret of its URL, and the sender; null = no e-mail. For the app that this configuration makes."
+  type = object({
+    smtp_url_secret_arn = string
+    from                = string
+  })
+  default = null
+}
+
+variable "heartbeat_url_secret_arn" {
+  description = "The secret of the URL that the app pings while it is healthy; null = no pings. For the app that this configuration makes."
+  type        = string
+  default     = null
+}
+
+variable "public_url" {
+  description = "Where people reach the app, for the links in messages, if that is another address than the app's."
+  type        = string
+  default     = null
+}
+
 variable "scheduler_key" {
   description = "The runner's key; only for an apply that writes the secrets: TF_VAR_scheduler_key=$(cronbox-app keys generate --kind scheduler)."
   type        = string
@@ -239,7 +260,7 @@ variable "create_vpc_endpoints" {
 variable "interface_endpoint_service_names" {
   description = "The services that get an endpoint if create_vpc_endpoints is set."
   type        = set(string)
-  default     = ["scheduler", "secretsmanager"]
+  default     = ["scheduler", "secretsmanager", "sqs"]
 }
 
 variable "endpoint_security_group_ids" {
@@ -306,13 +327,14 @@ variable "app_base_url_allow_http" {
 }
 
 variable "zips" {
-  description = "Where the zips are: a folder, or a bucket, a prefix and two digests. By default the folder of `make lambdas`."
+  description = "Where the zips are: a folder, or a bucket, a prefix and the digests. By default the folder of `make lambdas`."
   type = object({
     folder           = optional(string)
     bucket           = optional(string)
     prefix           = optional(string, "")
     publisher_sha256 = optional(string)
     runner_sha256    = optional(string)
+    notifier_sha256  = optional(string)
   })
   default = {}
 }
@@ -331,6 +353,18 @@ variable "publisher" {
     api_concurrency      = optional(number)
     api_tps              = optional(number)
     reserved_concurrency = optional(number)
+  })
+  default = {}
+}
+
+variable "notifier" {
+  description = "The notifier, which sends messages to these event buses and SNS topics; without targets it is not made. If the app runs elsewhere, database_secret_arn is the secret of a login in cronbox_notifier."
+  type = object({
+    target_arns                 = optional(list(string), [])
+    target_kms_key_arns         = optional(list(string), [])
+    database_secret_arn         = optional(string)
+    endpoint_security_group_ids = optional(set(string), [])
+    reserved_concurrency        = optional(number, 2)
   })
   default = {}
 }

@@ -3,10 +3,15 @@
 locals {
   makes_network = var.vpc_id == null
   makes_app     = var.image != null
+  has_notifier  = length(var.notifier.target_arns) > 0
 
   vpc_id              = local.makes_network ? module.network[0].vpc_id : var.vpc_id
   subnet_ids          = local.makes_network ? module.network[0].private_subnet_ids : var.subnet_ids
   balancer_subnet_ids = local.makes_network && !var.is_internal ? module.network[0].public_subnet_ids : coalescelist(var.balancer_subnet_ids, local.subnet_ids)
+
+  zips = merge(var.zips, var.zips.folder == null && var.zips.bucket == null ? {
+    folder = "${path.root}/../../../target/lambdas/${var.architecture}"
+  } : {})
 }
 
 module "network" {
@@ -43,11 +48,16 @@ module "service" {
   access_log_bucket   = var.access_log_bucket
   web_acl_arn         = var.web_acl_arn
 
+  mail                     = var.mail
+  heartbeat_url_secret_arn = var.heartbeat_url_secret_arn
+  public_url               = var.public_url
+
   database            = var.database
   existing_database   = var.existing_database
   scheduler_key       = var.scheduler_key
   admin_key           = var.admin_key
   secrets_version     = var.secrets_version
+  has_notifier        = local.has_notifier
   secrets_kms_key_arn = var.secrets_kms_key_arn
 
   alarm_topic_arns   = var.alarm_topic_arns
@@ -83,9 +93,7 @@ module "cron" {
   app_base_url               = local.makes_app ? module.service[0].url : var.app_base_url
   app_base_url_allow_http    = var.app_base_url_allow_http
 
-  zips = merge(var.zips, var.zips.folder == null && var.zips.bucket == null ? {
-    folder = "${path.root}/../../../target/lambdas/${var.architecture}"
-  } : {})
+  zips         = local.zips
   architecture = var.architecture
 
   publisher                   = var.publisher
@@ -95,4 +103,44 @@ module "cron" {
   ticket_topic_arns           = var.ticket_topic_arns
   runbook_url                 = var.runbook_url
   aws_endpoint_url            = var.endpoint_url
+}
+
+module "notifier" {
+  source = "../../modules/notifier"
+  count  = local.has_notifier ? 1 : 0
+
+  env                      = local.env
+  name_prefix              = var.name_prefix
+  permissions_boundary_arn = var.permissions_boundary_arn
+  iam_path                 = var.iam_path
+
+  target_arns         = var.notifier.target_arns
+  target_kms_key_arns = var.notifier.target_kms_key_arns
+  public_url          = coalesce(var.public_url, local.makes_app ? module.service[0].url : var.app_base_url)
+
+  vpc_id                      = local.vpc_id
+  subnet_ids                  = local.subnet_ids
+  endpoint_security_group_ids = var.notifier.endpoint_security_group_ids
+
+  database_security_group_id = local.makes_app ? module.service[0].database.security_group_id : var.database_security_group_id
+  database_host              = local.makes_app ? module.service[0].database.host : var.database_host
+  database_port              = local.makes_app ? module.service[0].database.port : var.database_port
+  database_name              = local.makes_app ? module.service[0].database.name : var.database_name
+  database_ca_file           = var.database_ca_file
+  database_secret_arn        = local.makes_app ? module.service[0].notifier_secret_arn : var.notifier.database_secret_arn
+  secrets_kms_key_arn        = var.secrets_kms_key_arn
+
+  zip = {
+    folder = local.zips.folder
+    bucket = local.zips.bucket
+    prefix = local.zips.prefix
+    sha256 = local.zips.notifier_sha256
+  }
+  architecture         = var.architecture
+  reserved_concurrency = var.notifier.reserved_concurrency
+
+  log_retention_days = local.log_retention_days
+  alarm_topic_arns   = var.alarm_topic_arns
+  runbook_url        = var.runbook_url
+  aws_endpoint_url   = var.endpoint_url
 }

@@ -43,6 +43,11 @@ output "versions" {
   value       = module.cron.versions
 }
 
+output "notifier_lambda_arn" {
+  description = "The notifier's alias; null without targets."
+  value       = one(module.notifier[*].notifier_lambda_arn)
+}
+
 output "url" {
   description = "The address of the app."
   value       = local.makes_app ? module.service[0].url : var.app_base_url

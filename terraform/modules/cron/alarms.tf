@@ -221,6 +221,46 @@ locals {
         over      = 1
         of        = 1
       }
+      runs-failed = {
+        says      = "Many runs of the last hour failed or timed out."
+        namespace = "cronbox"
+        metric    = "RunsFailed"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = var.runs_failed_alarm_count
+        over      = 1
+        of        = 3
+      }
+      auto-paused = {
+        says      = "cronbox has paused a workflow because its runs failed: it does not run until a person resumes it."
+        namespace = "cronbox"
+        metric    = "AutoPaused"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      skipped-overlap = {
+        says      = "Many due times of the last hour did not run, because the run before them had not ended."
+        namespace = "cronbox"
+        metric    = "SkippedOverlap"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = var.skipped_overlap_alarm_count
+        over      = 1
+        of        = 3
+      }
+      messages-failed = {
+        says      = "Messages about failures do not arrive: a channel of a team refuses them."
+        namespace = "cronbox"
+        metric    = "MessagesFailed"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
       fires-disagree = {
         says      = "EventBridge fires at times that the schedule does not name by the zone data of cronbox."
         namespace = "cronbox"
@@ -376,11 +416,12 @@ locals {
   )
 }
 
-# No fire is lost or late yet if one of these rings, and none will be within a day; all others are pages.
+# No fire is lost or late yet if one of these rings, and none will be within a day, or its loss is the decision of a
+# workflow: all others are pages.
 locals {
   tickets = toset([
-    "figures-unread", "fires-disagree", "orphans-refused", "publisher-dead-letters-undelivered", "publisher-duration",
-    "publisher-events-dropped", "runner-duration", "sweep-age", "xmin-age",
+    "auto-paused", "figures-unread", "fires-disagree", "messages-failed", "orphans-refused", "publisher-dead-letters-undelivered",
+    "publisher-duration", "publisher-events-dropped", "runner-duration", "runs-failed", "skipped-overlap", "sweep-age", "xmin-age",
   ])
   topics = {
     for name in keys(local.alarms) : name => contains(local.tickets, name) && var.ticket_topic_arns != null ? var.ticket_topic_arns : var.alarm_topic_arns

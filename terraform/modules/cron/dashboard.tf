@@ -50,7 +50,7 @@ locals {
     },
   ]
   ledger = concat(
-    [for metric in ["Missed", "Abandoned", "CaughtUp"] : ["cronbox", metric, "Env", var.env]],
+    [for metric in ["Missed", "Abandoned", "CaughtUp", "SkippedOverlap", "RunsFailed", "AutoPaused", "MessagesFailed"] : ["cronbox", metric, "Env", var.env]],
     [["cronbox", "LedgerLagSeconds", "Env", var.env, { yAxis = "right" }]],
   )
 

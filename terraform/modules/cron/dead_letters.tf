@@ -2,13 +2,15 @@
 #   schedules   EventBridge Scheduler could not invoke the runner
 #   runner      the runner was invoked, and no try delivered the fire
 #   publisher   a tick failed
-# `cronbox dlq` reads all three. AWS's own redrive cannot read them: their source is no queue.
+# `cronbox dlq` and the publisher read all three. AWS's own redrive cannot read them: their source is no queue.
 
 locals {
   dead_letters = toset(["schedules", "runner", "publisher"])
 
   # EventBridge Scheduler and Lambda write with these roles.
   dead_letter_writers = values(local.role_arns)
+  # The publisher mirrors the queues, and removes what an operator has requested.
+  dead_letter_readers = concat([local.account_root, local.role_arns["publisher"]], var.dead_letter_operator_arns)
   # A root user can repair a policy that excludes all others.
   account_root = "arn:${local.partition}:iam::${local.account_id}:root"
 }
@@ -93,7 +95,7 @@ data "aws_iam_policy_document" "dead_letters" {
       condition {
         test     = "ArnNotLike"
         variable = "aws:PrincipalArn"
-        values   = concat([local.account_root], var.dead_letter_operator_arns)
+        values   = local.dead_letter_readers
       }
     }
   }

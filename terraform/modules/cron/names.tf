@@ -38,6 +38,12 @@ locals {
   # The service that reads a secret under a customer-managed key.
   secrets_manager = "secretsmanager.${local.region}.${data.aws_partition.current.dns_suffix}"
 
+  # The runner has no other variable that names the environment.
+  traces = var.otlp_endpoint == null ? {} : {
+    OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint
+    OTEL_RESOURCE_ATTRIBUTES    = "deployment.environment.name=${var.env}"
+  }
+
   # Only an emulator needs the address of its endpoint.
   emulator = var.aws_endpoint_url == null ? {} : { AWS_ENDPOINT_URL = var.aws_endpoint_url }
 }

@@ -1,5 +1,5 @@
-# Permitted connections: from the publisher to the database, from both Lambdas to AWS and from the runner to the app, none
-# to the Lambdas. If interface endpoints lead to AWS, the Lambdas reach AWS only by these.
+# Permitted connections: from the publisher to the database, from both Lambdas to AWS and to the app, none to the Lambdas. The
+# publisher reaches the app to redrive dead letters. If interface endpoints lead to AWS, the Lambdas reach AWS only by these.
 
 locals {
   # A Lambda in a VPC creates its own network interfaces; IAM cannot restrict most of these to a resource.
@@ -25,9 +25,9 @@ locals {
     var.create_vpc_endpoints ? { created = one(aws_security_group.endpoints[*].id) } : {},
     { for id in var.endpoint_security_group_ids : id => id },
   )
-  # With endpoints for only one of the two services, the other one is reached by NAT, at addresses that AWS changes.
+  # With endpoints for only some of the three services, the others are reached by NAT, at addresses that AWS changes.
   has_all_endpoints = length(var.endpoint_security_group_ids) > 0 || (
-    var.create_vpc_endpoints && length(var.interface_endpoint_service_names) == 2
+    var.create_vpc_endpoints && length(var.interface_endpoint_service_names) == 3
   )
 }
 
@@ -79,7 +79,7 @@ resource "aws_vpc_security_group_egress_rule" "publisher_to_aws" {
   count = local.has_all_endpoints ? 0 : 1
 
   security_group_id = aws_security_group.publisher.id
-  description       = "EventBridge Scheduler and Secrets Manager, by NAT"
+  description       = "EventBridge Scheduler, Secrets Manager and SQS, by NAT"
   cidr_ipv4         = "0.0.0.0/0"
   ip_protocol       = "tcp"
   from_port         = 443
@@ -91,7 +91,7 @@ resource "aws_vpc_security_group_egress_rule" "publisher_to_endpoints" {
   for_each = local.endpoint_groups
 
   security_group_id            = aws_security_group.publisher.id
-  description                  = "EventBridge Scheduler and Secrets Manager, by endpoint"
+  description                  = "EventBridge Scheduler, Secrets Manager and SQS, by endpoint"
   referenced_security_group_id = each.value
   ip_protocol                  = "tcp"
   from_port                    = 443
@@ -131,6 +131,31 @@ resource "aws_vpc_security_group_egress_rule" "runner_to_app" {
   description                  = "the app"
   cidr_ipv4                    = length(var.app_security_group_ids) == 0 ? "0.0.0.0/0" : null
   referenced_security_group_id = one(var.app_security_group_ids)
+  ip_protocol                  = "tcp"
+  from_port                    = local.app_port
+  to_port                      = local.app_port
+  tags                         = var.tags
+}
+
+resource "aws_vpc_security_group_egress_rule" "publisher_to_app" {
+  count = local.app_port == 443 && !local.has_all_endpoints && length(var.app_security_group_ids) == 0 ? 0 : 1
+
+  security_group_id            = aws_security_group.publisher.id
+  description                  = "the app, for redrives"
+  cidr_ipv4                    = length(var.app_security_group_ids) == 0 ? "0.0.0.0/0" : null
+  referenced_security_group_id = one(var.app_security_group_ids)
+  ip_protocol                  = "tcp"
+  from_port                    = local.app_port
+  to_port                      = local.app_port
+  tags                         = var.tags
+}
+
+resource "aws_vpc_security_group_ingress_rule" "app_from_publisher" {
+  count = length(var.app_security_group_ids)
+
+  security_group_id            = var.app_security_group_ids[0]
+  description                  = "cronbox publisher (${var.env})"
+  referenced_security_group_id = aws_security_group.publisher.id
   ip_protocol                  = "tcp"
   from_port                    = local.app_port
   to_port                      = local.app_port

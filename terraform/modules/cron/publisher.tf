@@ -1,4 +1,5 @@
-# Steps 3 and 4: the publisher, a Lambda that a rule invokes every minute.
+# Steps 3 and 4: the publisher, a Lambda that a rule invokes every minute. It also mirrors the dead letters, and redrives those
+# that operators request.
 
 locals {
   # What a secret may leave out; a value of the secret has priority.
@@ -61,7 +62,7 @@ resource "aws_lambda_function" "publisher" {
   reserved_concurrent_executions = var.publisher.reserved_concurrency
 
   environment {
-    variables = merge(local.emulator, local.database, {
+    variables = merge(local.emulator, local.traces, local.database, {
       CRONBOX_ENV                = var.env
       CRONBOX_DB_SECRET_ARN      = var.database_secret_arn
       CRONBOX_DB_CA_FILE         = coalesce(var.database_ca_file, "/var/task/rds-ca.pem")
@@ -70,11 +71,18 @@ resource "aws_lambda_function" "publisher" {
       CRONBOX_SCHEDULER_ROLE_ARN = aws_iam_role.scheduler.arn
       CRONBOX_SCHEDULE_GROUP     = aws_scheduler_schedule_group.this.name
       CRONBOX_SCHEDULE_DLQ_ARN   = aws_sqs_queue.dead_letters["schedules"].arn
-      CRONBOX_BATCH_SIZE         = tostring(var.publisher.batch_size)
-      CRONBOX_MAX_ATTEMPTS       = tostring(var.publisher.max_attempts)
-      CRONBOX_API_CONCURRENCY    = tostring(var.publisher.api_concurrency)
-      CRONBOX_API_TPS            = tostring(var.publisher.api_tps)
-      CRONBOX_CONFIG_GENERATION  = formatdate("YYYYMMDDhhmmss", terraform_data.generation.input)
+      # The mirror of the dead letters, and the app to which the requested ones are redriven.
+      CRONBOX_SCHEDULE_DLQ_URL             = aws_sqs_queue.dead_letters["schedules"].id
+      CRONBOX_RUNNER_DLQ_URL               = aws_sqs_queue.dead_letters["runner"].id
+      CRONBOX_PUBLISHER_DLQ_URL            = aws_sqs_queue.dead_letters["publisher"].id
+      CRONBOX_APP_BASE_URL                 = var.app_base_url
+      CRONBOX_SCHEDULER_API_KEY_SECRET_ARN = var.scheduler_key_secret_arn
+
+      CRONBOX_BATCH_SIZE        = tostring(var.publisher.batch_size)
+      CRONBOX_MAX_ATTEMPTS      = tostring(var.publisher.max_attempts)
+      CRONBOX_API_CONCURRENCY   = tostring(var.publisher.api_concurrency)
+      CRONBOX_API_TPS           = tostring(var.publisher.api_tps)
+      CRONBOX_CONFIG_GENERATION = formatdate("YYYYMMDDhhmmss", terraform_data.generation.input)
     })
   }
 
@@ -195,5 +203,24 @@ data "aws_iam_policy_document" "publisher_own" {
     sid       = "DatabaseSecret"
     actions   = ["secretsmanager:GetSecretValue"]
     resources = [var.database_secret_arn]
+  }
+
+  # It receives each message to mirror it, returns it at once, and deletes it after a redrive.
+  statement {
+    sid = "MirrorDeadLetters"
+    actions = [
+      "sqs:ChangeMessageVisibility",
+      "sqs:DeleteMessage",
+      "sqs:GetQueueAttributes",
+      "sqs:ReceiveMessage",
+    ]
+    resources = [for name in sort(local.dead_letters) : local.dead_letter_arns[name]]
+  }
+
+  # It posts the fire of a dead letter as the runner does.
+  statement {
+    sid       = "SchedulerKey"
+    actions   = ["secretsmanager:GetSecretValue"]
+    resources = [var.scheduler_key_secret_arn]
   }
 }

@@ -31,7 +31,7 @@ resource "aws_lambda_function" "runner" {
   reserved_concurrent_executions = var.runner_reserved_concurrency
 
   environment {
-    variables = merge(local.emulator, {
+    variables = merge(local.emulator, local.traces, {
       CRONBOX_APP_BASE_URL                 = var.app_base_url
       CRONBOX_SCHEDULER_API_KEY_SECRET_ARN = var.scheduler_key_secret_arn
     })

@@ -102,7 +102,7 @@ variable "database_port" {
 }
 
 variable "create_vpc_endpoints" {
-  description = "Create interface endpoints for scheduler and secretsmanager; necessary in subnets without NAT. They answer for every client of the VPC, so create them in one environment of a VPC only."
+  description = "Create interface endpoints for scheduler, secretsmanager and sqs; necessary in subnets without NAT. They answer for every client of the VPC, so create them in one environment of a VPC only."
   type        = bool
   default     = false
 }
@@ -110,16 +110,16 @@ variable "create_vpc_endpoints" {
 variable "interface_endpoint_service_names" {
   description = "The services that get an endpoint if create_vpc_endpoints is set; omit those that the VPC has already."
   type        = set(string)
-  default     = ["scheduler", "secretsmanager"]
+  default     = ["scheduler", "secretsmanager", "sqs"]
 
   validation {
-    condition     = alltrue([for name in var.interface_endpoint_service_names : contains(["scheduler", "secretsmanager"], name)])
-    error_message = "interface_endpoint_service_names: the Lambdas call scheduler and secretsmanager, and nothing else."
+    condition     = alltrue([for name in var.interface_endpoint_service_names : contains(["scheduler", "secretsmanager", "sqs"], name)])
+    error_message = "interface_endpoint_service_names: the Lambdas call scheduler, secretsmanager and sqs, and nothing else."
   }
 }
 
 variable "endpoint_security_group_ids" {
-  description = "Security groups of interface endpoints that the VPC has already for scheduler and secretsmanager. If named, the Lambdas reach AWS only by them and by the created ones."
+  description = "Security groups of interface endpoints that the VPC has already for scheduler, secretsmanager and sqs. If named, the Lambdas reach AWS only by them and by the created ones."
   type        = set(string)
   default     = []
 
@@ -130,7 +130,7 @@ variable "endpoint_security_group_ids" {
 }
 
 variable "app_security_group_ids" {
-  description = "The security group of the app or of its load balancer; the runner then reaches only it on the app's port, and it admits the runner there. Empty: the app's port at every address, because a DNS name is no address. A list of at most one, so that a group can be made in the same apply."
+  description = "The security group of the app or of its load balancer; the runner and the publisher then reach only it on the app's port, and it admits them there. Empty: the app's port at every address, because a DNS name is no address. A list of at most one, so that a group can be made in the same apply."
   type        = list(string)
   default     = []
 
@@ -339,6 +339,17 @@ variable "logs_kms_key_arn" {
   }
 }
 
+variable "otlp_endpoint" {
+  description = "The address of an OpenTelemetry collector, for example http://collector.internal:4318, which gets the traces of publisher and runner; null = no traces. Its security group must admit both Lambdas, and theirs permit port 443 only."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.otlp_endpoint == null || can(regex("^https?://[^/@]+", var.otlp_endpoint))
+    error_message = "otlp_endpoint must be http(s)://host, without a password."
+  }
+}
+
 # Scheduler
 
 variable "trust_schedule_group" {
@@ -385,6 +396,28 @@ variable "outbox_lag_alarm_secs" {
   validation {
     condition     = var.outbox_lag_alarm_secs >= 60
     error_message = "outbox_lag_alarm_secs must be at least 60: an edit waits up to a minute for its tick."
+  }
+}
+
+variable "runs_failed_alarm_count" {
+  description = "How many runs must fail or time out within an hour for an alarm: a minute schedule that always fails has 60."
+  type        = number
+  default     = 10
+
+  validation {
+    condition     = var.runs_failed_alarm_count >= 1
+    error_message = "runs_failed_alarm_count must be at least 1."
+  }
+}
+
+variable "skipped_overlap_alarm_count" {
+  description = "How many due times must be skipped within an hour, because the run before them had not ended, for an alarm."
+  type        = number
+  default     = 10
+
+  validation {
+    condition     = var.skipped_overlap_alarm_count >= 1
+    error_message = "skipped_overlap_alarm_count must be at least 1."
   }
 }
 

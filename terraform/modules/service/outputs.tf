@@ -28,6 +28,11 @@ output "publisher_secret_arn" {
   value       = aws_secretsmanager_secret.login["publisher"].arn
 }
 
+output "notifier_secret_arn" {
+  description = "The secret of the notifier's login, for the notifier module's database_secret_arn; null without has_notifier."
+  value       = try(aws_secretsmanager_secret.login["notifier"].arn, null)
+}
+
 output "scheduler_key_secret_arn" {
   description = "The secret of the runner's key, for the cron module's scheduler_key_secret_arn."
   value       = aws_secretsmanager_secret.key["scheduler"].arn

@@ -40,6 +40,7 @@ data "aws_iam_policy_document" "execution" {
       [local.database.owner_secret_arn, aws_secretsmanager_secret.secrets_key.arn],
       [for secret in aws_secretsmanager_secret.login : secret.arn],
       [for secret in aws_secretsmanager_secret.key : secret.arn],
+      local.operator_secret_arns,
     )
   }
 

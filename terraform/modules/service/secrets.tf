@@ -5,10 +5,13 @@ locals {
   # What an apply without keys would write, were the version new; `keys ensure` then says that this is no key.
   no_key = "no key was given when secrets_version changed"
 
-  # The two logins of least privilege, by their names in Postgres: `cronbox-app migrate --roles` makes them. Logins belong to the
+  # The logins of least privilege, by their names in Postgres: `cronbox-app migrate --roles` makes them. Logins belong to the
   # server, which several environments may share. Two names alternate, so that a new version leaves the tasks that run their login.
   login_suffix = "${replace(var.env, "-", "_")}_${var.secrets_version % 2 == 0 ? 2 : 1}"
-  logins       = { app = "cronbox_serve_${local.login_suffix}", publisher = "cronbox_publish_${local.login_suffix}" }
+  logins = merge(
+    { app = "cronbox_serve_${local.login_suffix}", publisher = "cronbox_publish_${local.login_suffix}" },
+    var.has_notifier ? { notifier = "cronbox_notify_${local.login_suffix}" } : {},
+  )
 }
 
 ephemeral "aws_secretsmanager_random_password" "owner" {
@@ -22,6 +25,11 @@ ephemeral "aws_secretsmanager_random_password" "app" {
 }
 
 ephemeral "aws_secretsmanager_random_password" "publisher" {
+  password_length     = 32
+  exclude_punctuation = true
+}
+
+ephemeral "aws_secretsmanager_random_password" "notifier" {
   password_length     = 32
   exclude_punctuation = true
 }
@@ -79,7 +87,11 @@ resource "aws_secretsmanager_secret_version" "login" {
   secret_id = aws_secretsmanager_secret.login[each.key].id
   secret_string_wo = jsonencode({
     username = each.value
-    password = each.key == "app" ? ephemeral.aws_secretsmanager_random_password.app.random_password : ephemeral.aws_secretsmanager_random_password.publisher.random_password
+    password = {
+      app       = ephemeral.aws_secretsmanager_random_password.app.random_password
+      publisher = ephemeral.aws_secretsmanager_random_password.publisher.random_password
+      notifier  = ephemeral.aws_secretsmanager_random_password.notifier.random_password
+    }[each.key]
   })
   secret_string_wo_version = var.secrets_version
 }

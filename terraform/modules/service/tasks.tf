@@ -9,6 +9,21 @@ locals {
   # The login is in PGUSER and PGPASSWORD.
   connection = { DATABASE_URL = "postgres://${local.database.host}:${local.database.port}/${local.database.name}?sslmode=verify-full" }
 
+  # Both URLs may contain a password, so they are secrets, too.
+  urls = { for name, arn in {
+    CRONBOX_SMTP_URL      = try(var.mail.smtp_url_secret_arn, null)
+    CRONBOX_HEARTBEAT_URL = var.heartbeat_url_secret_arn
+  } : name => arn if arn != null }
+  # A value of a secret in JSON follows its ARN.
+  operator_secret_arns = [for arn in values(local.urls) : join(":", slice(split(":", arn), 0, 7))]
+
+  notifications = merge(
+    { CRONBOX_PUBLIC_URL = coalesce(var.public_url, local.url) },
+    var.mail == null ? {} : { CRONBOX_MAIL_FROM = var.mail.from },
+  )
+
+  traces = var.otlp_endpoint == null ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint }
+
   containers = {
     migrate = {
       command   = ["migrate", "--roles"]
@@ -16,11 +31,13 @@ locals {
       environment = merge(local.connection, {
         CRONBOX_SERVE_LOGIN   = local.logins.app
         CRONBOX_PUBLISH_LOGIN = local.logins.publisher
-      })
+      }, var.has_notifier ? { CRONBOX_NOTIFY_LOGIN = local.logins.notifier } : {})
       secrets = merge(local.owner, {
         CRONBOX_SERVE_PASSWORD   = "${aws_secretsmanager_secret.login["app"].arn}:password::"
         CRONBOX_PUBLISH_PASSWORD = "${aws_secretsmanager_secret.login["publisher"].arn}:password::"
-      })
+        }, var.has_notifier ? {
+        CRONBOX_NOTIFY_PASSWORD = "${aws_secretsmanager_secret.login["notifier"].arn}:password::"
+      } : {})
     }
     scheduler-key = {
       command     = ["keys", "ensure", "--kind", "scheduler", "--name", "runner"]
@@ -37,7 +54,7 @@ locals {
     app = {
       command   = ["serve"]
       waits_for = ["scheduler-key", "admin-key"]
-      environment = merge(var.settings, local.connection, {
+      environment = merge(local.notifications, var.settings, local.connection, local.traces, {
         CRONBOX_ENV                 = var.env
         CRONBOX_BIND_ADDR           = "0.0.0.0:${local.api_port}"
         CRONBOX_ADMIN_ADDR          = "0.0.0.0:${local.admin_port}"
@@ -45,7 +62,7 @@ locals {
         CRONBOX_METRICS_EMF         = "true"
         CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
       })
-      secrets = merge(local.app_login, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
+      secrets = merge(local.app_login, local.urls, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
     }
   }
 

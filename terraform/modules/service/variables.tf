@@ -86,9 +86,20 @@ variable "settings" {
   validation {
     condition = alltrue([
       for name in keys(var.settings) :
-      startswith(name, "CRONBOX_") && !contains(["CRONBOX_SECRETS_KEY", "CRONBOX_KEY", "CRONBOX_SERVE_PASSWORD", "CRONBOX_PUBLISH_PASSWORD", "CRONBOX_DB_DIRECT_DSN"], name)
+      startswith(name, "CRONBOX_") && !contains(["CRONBOX_SECRETS_KEY", "CRONBOX_KEY", "CRONBOX_SERVE_PASSWORD", "CRONBOX_PUBLISH_PASSWORD", "CRONBOX_NOTIFY_PASSWORD", "CRONBOX_DB_DIRECT_DSN", "CRONBOX_SMTP_URL", "CRONBOX_HEARTBEAT_URL"], name)
     ])
     error_message = "settings begin with CRONBOX_, and contain no key and no password: these are in Secrets Manager."
+  }
+}
+
+variable "otlp_endpoint" {
+  description = "The address of an OpenTelemetry collector, for example http://collector.internal:4318, which gets the app's traces; null = no traces. Its security group must admit the tasks."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.otlp_endpoint == null || can(regex("^https?://[^/@]+", var.otlp_endpoint))
+    error_message = "otlp_endpoint must be http(s)://host, without a password."
   }
 }
 
@@ -255,6 +266,55 @@ variable "secrets_kms_key_arn" {
   description = "A customer-managed key for the secrets; null = AWS's own."
   type        = string
   default     = null
+}
+
+# Notifications
+
+variable "mail" {
+  description = "The mail server of notifications: the sender, for example cronbox <cronbox@example.com>, and the ARN of the operator's secret with CRONBOX_SMTP_URL as docs/notifications.md describes it, as text, or followed by :name:: for a value of a secret in JSON. Null = no e-mail. If the secret has another customer-managed key than secrets_kms_key_arn, its key policy must permit the execution role."
+  type = object({
+    smtp_url_secret_arn = string
+    from                = string
+  })
+  default = null
+
+  validation {
+    condition     = var.mail == null || can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[^:]+-[A-Za-z0-9]{6}(:[^:]+:[^:]*:[^:]*)?$", var.mail.smtp_url_secret_arn))
+    error_message = "mail: smtp_url_secret_arn must be a complete ARN of Secrets Manager, with the six characters at its end; the URL itself never goes through Terraform."
+  }
+
+  validation {
+    condition     = var.mail == null || can(regex("^[^@]+@[^@]+$", var.mail.from))
+    error_message = "mail: from must be an address, for example cronbox <cronbox@example.com>."
+  }
+}
+
+variable "heartbeat_url_secret_arn" {
+  description = "The ARN of the operator's secret with CRONBOX_HEARTBEAT_URL, which the app pings once a minute while it is healthy, as text, or followed by :name:: for a value of a secret in JSON. Null = no pings."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.heartbeat_url_secret_arn == null || can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[^:]+-[A-Za-z0-9]{6}(:[^:]+:[^:]*:[^:]*)?$", var.heartbeat_url_secret_arn))
+    error_message = "heartbeat_url_secret_arn must be a complete ARN of Secrets Manager, with the six characters at its end; the URL itself never goes through Terraform."
+  }
+}
+
+variable "public_url" {
+  description = "Where people reach the app, for the links in messages, if that is not https:// and the domain."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.public_url == null || can(regex("^https?://[^/]+", var.public_url))
+    error_message = "public_url must be http(s)://host."
+  }
+}
+
+variable "has_notifier" {
+  description = "Whether to make a login for the notifier module, and its secret."
+  type        = bool
+  default     = false
 }
 
 # Alarms

@@ -83,14 +83,19 @@ async fn overlapping_fires() -> Row {
 }
 
 /// An app on a database whose workflows are due every minute.
-async fn app_with_workflows(backlog: &Backlog, workflows: usize, slots: usize) -> Service {
+pub(crate) async fn app_with_workflows(backlog: &Backlog, workflows: usize, slots: usize) -> Service {
     let workflows = i64::try_from(workflows).unwrap();
     backlog.fill(workflows, workflows).await;
     sqlx::raw_sql(EVERY_MINUTE).execute(&backlog.pool).await.unwrap();
     Service::app(backlog, slots).await
 }
 
-async fn fire_and_end(backlog: &Backlog, app: &Service, workflows: std::ops::Range<usize>, time: DateTime<Utc>) {
+pub(crate) async fn fire_and_end(
+    backlog: &Backlog,
+    app: &Service,
+    workflows: std::ops::Range<usize>,
+    time: DateTime<Utc>,
+) {
     decided(app, workflows, time, 202).await;
     while backlog.scalar::<bool>(IS_ANY_LIVE).await {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -98,7 +103,12 @@ async fn fire_and_end(backlog: &Backlog, app: &Service, workflows: std::ops::Ran
 }
 
 /// Sends one fire of each workflow; each must be answered with this status.
-async fn decided(app: &Service, workflows: std::ops::Range<usize>, time: DateTime<Utc>, status: u16) -> Answered {
+pub(crate) async fn decided(
+    app: &Service,
+    workflows: std::ops::Range<usize>,
+    time: DateTime<Utc>,
+    status: u16,
+) -> Answered {
     let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let fires: Vec<Request> =
         workflows.map(|nth| invoke(&app.scheduler, i64::try_from(nth).unwrap() + 1, &time)).collect();
@@ -122,7 +132,7 @@ async fn start_all(backlog: &Backlog) {
 }
 
 /// The current minute. All fires of a measurement are within the grace, so that they are on time.
-fn this_minute() -> DateTime<Utc> {
+pub(crate) fn this_minute() -> DateTime<Utc> {
     let now = Clock::System.now();
     now - TimeDelta::seconds(now.timestamp() % 60)
 }

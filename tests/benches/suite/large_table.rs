@@ -16,7 +16,7 @@ use tests::measure::{PostgresMeter, PostgresUsage, StatementFigures, StatementSt
 use tokio::process::Command;
 use uuid::Uuid;
 
-use crate::history::History;
+use crate::history::{History, Rhythm};
 use crate::table::Row;
 use crate::{Size, free_slots};
 
@@ -118,7 +118,7 @@ impl LargeLedger {
             let body = json!({"name": format!("history {nth}")});
             teams.push(story.admin().post("/api/v1/teams", &body).await.expect(201).id());
         }
-        let history = History::new(now, teams);
+        let history = History::new(now, teams, Rhythm::DAILY);
         LargeLedger { story, statistics, history, now, last_pass: PostgresUsage::default() }
     }
 

@@ -7,6 +7,7 @@
 
 mod backlog;
 mod cold_start;
+mod console_pages;
 mod drain;
 mod edits;
 mod fairness;
@@ -17,6 +18,7 @@ mod invoke;
 mod large_table;
 mod load_generator;
 mod memory;
+mod notification_rules;
 mod open_transaction;
 mod outage;
 mod poolers;
@@ -80,6 +82,7 @@ async fn main() -> ExitCode {
     if wanted("B7") {
         rows.extend(table::shown(invoke::all().await));
         rows.extend(table::shown(fire_costs::all().await));
+        rows.extend(table::shown(notification_rules::all().await));
     }
     if wanted("B8") {
         rows.extend(table::shown(cold_start::all().await));
@@ -108,6 +111,9 @@ async fn main() -> ExitCode {
     }
     if wanted("B16") {
         rows.extend(table::shown(poolers::all().await));
+    }
+    if wanted("B17") {
+        rows.extend(table::shown(console_pages::all(size).await));
     }
     table::evaluate_rows(&rows)
 }

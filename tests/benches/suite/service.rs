@@ -9,7 +9,7 @@ use access::teams::create_team;
 use local::config::target_folder;
 use local::postgres::{Login, log_in_as};
 use schedule::Clock;
-use tests::Api;
+use tests::{Api, Story};
 use tokio::process::{Child, Command};
 use workflows::audit::Edit;
 
@@ -43,21 +43,20 @@ impl Service {
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
         tx.commit().await.unwrap();
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
-        let mut command = Command::new(program("cronbox-app"));
-        command.arg("serve").envs([("DATABASE_URL", dsn), ("CRONBOX_BIND_ADDR", &address.to_string())]);
-        command.env("CRONBOX_POOLER", mode);
-        command.envs([("CRONBOX_KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
-        // One key and one team stand for many.
-        command.envs([("CRONBOX_KEY_REQUESTS_IN_FLIGHT", "0"), ("CRONBOX_TEAM_REQUESTS_IN_FLIGHT", "0")]);
-        command.env("CRONBOX_TEAM_EDITS_IN_FLIGHT", "0");
-        command.envs([("CRONBOX_REQUESTS_IN_FLIGHT", "0"), ("CRONBOX_ADDRESS_REQUESTS_IN_FLIGHT", "0")]);
-        command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
-        // The receivers of the bench are on this machine.
-        command.env("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8");
+        let mut command = app_command(address, executor_slots, dsn, mode);
         // The environment of the publishers: another one would hold the database as a clone.
         command.env("CRONBOX_ENV", ENVIRONMENT);
         let (admin, scheduler) = (admin.reveal_text().to_owned(), scheduler.reveal_text().to_owned());
         Service::start(command, address, team.id, admin, scheduler).await
+    }
+
+    /// Starts the app on the database of a story, with the keys of the story. It executes no run.
+    pub(crate) async fn of_story(story: &Story) -> Service {
+        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let mut command = app_command(address, 0, &story.dsn(), "none");
+        command.env("CRONBOX_ENV", story.app().config.env.to_string());
+        let (admin, scheduler) = (story.keys.admin.clone(), story.keys.scheduler.clone());
+        Service::start(command, address, story.keys.team_id, admin, scheduler).await
     }
 
     /// Starts the peer.
@@ -113,6 +112,25 @@ impl Service {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
+}
+
+/// The app without its environment, and without limits, because one key and one team stand for many.
+fn app_command(address: SocketAddr, executor_slots: usize, dsn: &str, mode: &str) -> Command {
+    let mut command = Command::new(program("cronbox-app"));
+    command.arg("serve").envs([("DATABASE_URL", dsn), ("CRONBOX_BIND_ADDR", &address.to_string())]);
+    command.envs([("CRONBOX_POOLER", mode), ("RUST_LOG", "error")]);
+    command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
+    command.envs([
+        ("CRONBOX_KEY_REQUESTS_PER_SEC", "0"),
+        ("CRONBOX_KEY_REQUESTS_IN_FLIGHT", "0"),
+        ("CRONBOX_TEAM_REQUESTS_IN_FLIGHT", "0"),
+        ("CRONBOX_TEAM_EDITS_IN_FLIGHT", "0"),
+        ("CRONBOX_REQUESTS_IN_FLIGHT", "0"),
+        ("CRONBOX_ADDRESS_REQUESTS_IN_FLIGHT", "0"),
+    ]);
+    // The receivers of the bench are on this machine.
+    command.env("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8");
+    command
 }
 
 /// Sessions of other processes on this database.

@@ -142,8 +142,8 @@ async fn reencrypt(s: &Story, more: &[&str], keys: &str) -> Value {
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
-fn counts(done: Value) -> [u64; 5] {
-    ["data_keys", "new_data_keys", "signing_secrets", "team_secrets", "workflows"]
+fn counts(done: Value) -> [u64; 6] {
+    ["data_keys", "new_data_keys", "signing_secrets", "team_secrets", "workflows", "channels"]
         .map(|name| done[name].as_u64().unwrap())
 }
 
@@ -164,20 +164,23 @@ async fn new_data_keys_end_a_theft() {
         let made = json!({"name": format!("w{nth}"), "action": action});
         ids.push(s.editor().post("/api/v1/workflows", &made).await.expect(201).id());
     }
+    let channel = json!({"name": "slack", "kind": "slack", "url": "https://1.1.1.1/services/s3cret"});
+    s.editor().post("/api/v1/notification-channels", &channel).await.expect(201);
     let keys = format!("{NEXT_KEY},{KEY}");
     let teams = u64::try_from(s.count("SELECT count(*) FROM team_data_keys").await).unwrap();
-    assert_eq!(counts(reencrypt(&s, &["--new-data-keys"], &keys).await), [teams, teams, teams, 1, 25]);
+    assert_eq!(counts(reencrypt(&s, &["--new-data-keys"], &keys).await), [teams, teams, teams, 1, 25, 1]);
     let old = "SELECT (SELECT count(*) FROM workflows WHERE action::text LIKE '%\"sealed\": \"1:%')
                     + (SELECT count(*) FROM team_secrets WHERE ciphertext LIKE '1:%')
+                    + (SELECT count(*) FROM notification_channels WHERE url LIKE 'sealed:1:%' OR url LIKE '%s3cret%')
                     + (SELECT count(*) FROM teams WHERE signing_secret LIKE 'sealed:1:%')";
     assert_eq!(s.count(old).await, 0);
-    assert_eq!(counts(reencrypt(&s, &[], &keys).await), [0; 5]);
+    assert_eq!(counts(reencrypt(&s, &[], &keys).await), [0; 6]);
     assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 're-encrypt'").await, 2);
     // The instance knows only the first key, which the new data keys are not encrypted with.
     let failed = run_of(&s, WorkflowId(ids[0]), "failed").await;
     let error = failed["error"].as_str().unwrap();
     assert!(error.contains("cannot be decrypted") && !error.contains("k2") && !error.contains("CRONBOX"), "{error}");
-    assert_eq!(counts(reencrypt(&s, &[], &format!("{KEY},{NEXT_KEY}")).await), [2 * teams, 0, 0, 0, 0]);
+    assert_eq!(counts(reencrypt(&s, &[], &format!("{KEY},{NEXT_KEY}")).await), [2 * teams, 0, 0, 0, 0, 0]);
     run_of(&s, WorkflowId(ids[0]), "succeeded").await;
     let received = receiver.received();
     assert_eq!(received[0].headers["authorization"], CANARY);
@@ -203,7 +206,7 @@ async fn copies_of_a_renewal_agree() {
     killed.kill().await.unwrap();
     run_of(&s, id, "succeeded").await;
     reencrypt(&s, &[], KEY).await;
-    assert_eq!(counts(reencrypt(&s, &[], KEY).await), [0; 5]);
+    assert_eq!(counts(reencrypt(&s, &[], KEY).await), [0; 6]);
     run_of(&s, id, "succeeded").await;
     assert!(receiver.received().iter().all(|request| request.headers["authorization"] == CANARY));
     s.end().await;
@@ -225,13 +228,13 @@ async fn text_is_encrypted_by_a_command() {
     until_state(&s, accept(&s, wf).await, "succeeded").await;
     let version = s.editor().get(&format!("/api/v1/workflows/{wf}")).await.json["version"].clone();
     let reencrypt = async |keys: &str| counts(reencrypt(&s, &[], keys).await);
-    assert_eq!(reencrypt(KEY).await, [0, 0, 1, 0, 1]);
+    assert_eq!(reencrypt(KEY).await, [0, 0, 1, 0, 1, 0]);
     let stored = stored(&s).await;
     assert!(!stored.contains("canary") && !stored.contains(secret), "{stored}");
     until_state(&s, accept(&s, wf).await, "succeeded").await;
-    assert_eq!(reencrypt(&format!("{NEXT_KEY},{KEY}")).await, [1, 0, 0, 0, 0]);
+    assert_eq!(reencrypt(&format!("{NEXT_KEY},{KEY}")).await, [1, 0, 0, 0, 0, 0]);
     assert_eq!(s.table("SELECT DISTINCT wrapping_key FROM team_data_keys").await, "k2");
-    assert_eq!(reencrypt(NEXT_KEY).await, [0; 5]);
+    assert_eq!(reencrypt(NEXT_KEY).await, [0; 6]);
     until_state(&s, accept(&s, wf).await, "succeeded").await;
     let received = receiver.received();
     assert!(received.iter().all(|request| request.headers["authorization"] == CANARY));

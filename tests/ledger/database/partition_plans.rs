@@ -18,7 +18,7 @@ const DAYS: &str =
 const MOST: usize = 30;
 
 /// Statements that read all days, and why they may.
-const ALL_DAYS: [(&str, &str); 10] = [
+const ALL_DAYS: [(&str, &str); 12] = [
     ("remove runs of deleted workflows", "a job, once a day"),
     ("remove occurrences of deleted workflows", "a job, once a day"),
     ("remove_tombstones", "a job, once a day"),
@@ -28,6 +28,11 @@ const ALL_DAYS: [(&str, &str); 10] = [
     ("decisions of the last hour", "a gauge: the indexes of exceptions are almost empty"),
     ("runs abandoned in the last hour", "a gauge: the indexes of abandoned runs are almost empty"),
     ("delay of the fires of a workflow", "on request: a time of any age may have run in the span"),
+    (
+        "notify of workflows without success",
+        "a job, once a minute: each rule has a span of its own, by which it leaves days out",
+    ),
+    ("end the condition of workflows", "the same"),
     ("occurrences of a workflow by decision", "on request: a time of any age may have run in the span"),
 ];
 

@@ -47,7 +47,7 @@ async fn fails_at_its_end(s: &Story, name: &str) {
     let failed = (job.run)(app).await.expect_err("a workflow failed");
     assert!(failed.to_string().starts_with("1 workflows failed"), "{name}: {failed:#}");
     let metrics = s.admin().get("/metrics").await.expect(200).text;
-    assert!(metrics.contains(&format!("cronbox_job_failures_total{{job=\"{name}\"}} 1")), "{metrics}");
+    assert!(metrics.contains(&format!("cronbox_job_failures_total{{background_job=\"{name}\"}} 1")), "{metrics}");
 }
 
 #[tokio::test]

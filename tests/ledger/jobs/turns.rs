@@ -153,8 +153,9 @@ async fn failed_jobs_record_the_error_and_repeat() {
 #[tokio::test]
 async fn an_operator_can_run_a_job() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
-    // It chains the entries of the team and its keys.
+    // They chain the entries of the team and its keys, and verify the day before.
     s.job("audit").await;
+    s.job("verify").await;
     for job in app::jobs::all_jobs(&s.app().config) {
         assert_eq!(s.job(job.name).await, Did::Nothing, "{}", job.name);
     }

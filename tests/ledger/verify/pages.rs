@@ -175,7 +175,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     let words = ["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:01:00Z"];
     let (code, said) = cronbox(&s, &words).await;
     assert_eq!(code, Some(1), "a workflow without a proof is not proven: {said}");
-    assert!(said.contains(&format!("workflow {:<10} not proven", lost.0)), "{said}");
+    assert!(said.contains(&format!("{:<8}  not proven ", lost.0)), "{said}");
     assert!(said.contains("3 due times, 3 decided: 1 workflows are not proven"), "{said}");
     // A workflow with a known timezone still delays the proof if the watchdog is behind.
     s.execute(

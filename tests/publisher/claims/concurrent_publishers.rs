@@ -232,3 +232,44 @@ async fn a_failed_drain_leaves_the_list() {
     world.publisher_hooked(hook).await.sweep_schedules(soon()).await.unwrap();
     assert_eq!((seen.load(std::sync::atomic::Ordering::SeqCst), listed().await), (1, 0));
 }
+
+/// The claim waits after its snapshot, before its locks. VOLATILE, because the planner evaluates a stable function, too.
+const WAIT_IN_CLAIM: &str = "CREATE OR REPLACE FUNCTION cronbox_hold() RETURNS text LANGUAGE sql VOLATILE AS
+    'SELECT CASE WHEN position(''-- claim:'' IN current_query()) > 0
+                 THEN (SELECT NULL::text FROM (SELECT pg_advisory_xact_lock_shared(42)) AS waited) END'";
+
+const MANY_SYNCED: &str = "
+    INSERT INTO publications (workflow_id, desired_revision, applied_revision) SELECT n, 0, 0 FROM generate_series(1001, 5000) AS n;
+    ANALYZE publications";
+
+/// For each row that an edit has changed since the snapshot, Postgres evaluates the claim again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_during_a_claim_do_not_break_it() {
+    let world = World::new().await;
+    let config = publisher::Config { batch_size: 2, ..world.config() };
+    let publisher = world.publisher_with(config).await;
+    let mut workflows = Vec::new();
+    for _ in 0..5 {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    // Among many workflows Postgres reads the claimed ones by their index, as in production.
+    sqlx::raw_sql(MANY_SYNCED).execute(&world.pool).await.unwrap();
+    let mut gate = db::begin_transaction(&world.pool).await.unwrap();
+    sqlx::raw_sql(WAIT_IN_CLAIM).execute(&world.pool).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(42)").execute(&mut *gate).await.unwrap();
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await });
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query LIKE '%-- claim:%'
+                      AND datname = current_database()";
+    let started = Instant::now();
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&world.pool).await.unwrap() == 0 {
+        assert!(started.elapsed() < PATIENCE, "no claim waits");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for workflow in &workflows {
+        world.patch(*workflow, json!({"cron_schedule": "1 9 * * *"})).await;
+    }
+    gate.commit().await.unwrap();
+    let report = draining.await.unwrap().unwrap();
+    assert_eq!((report.created, report.processed), (5, 10));
+    world.assert_settled().await;
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use ledger::invoke::{Answer, FireDecider, Reason};
 use schedule::Fire;
 use serde_json::{Value, json};
@@ -215,10 +215,20 @@ async fn unread_figures_are_a_figure() {
     sqlx::raw_sql(lock).execute(&mut session).await.unwrap();
     let mut ticker = Ticker::start(&world).await;
     let (_, line) = ticker.tick().await;
-    for unread in ["Missed", "Abandoned", "RunsWaitingSeconds", "FiresDisagree"] {
+    let skipped = [
+        "Missed",
+        "Abandoned",
+        "RunsWaitingSeconds",
+        "FiresDisagree",
+        "RunsFailed",
+        "AutoPaused",
+        "SkippedOverlap",
+        "MessagesFailed",
+    ];
+    for unread in skipped {
         assert!(line[unread].is_null(), "{line}");
     }
-    assert_eq!(line["FiguresUnread"], json!(4), "two are slow, and two are not asked for: {line}");
+    assert_eq!(line["FiguresUnread"], json!(8), "two are slow, and six are not read: {line}");
     session.close().await.unwrap();
     assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
 }
@@ -275,6 +285,43 @@ async fn runs_without_an_executor_are_a_figure() {
     assert!(figure(&ticker.tick().await.1, "RunsWaitingSeconds") >= 600.0);
     sqlx::query("UPDATE workflows SET state = 'paused', revision = revision + 1").execute(&world.pool).await.unwrap();
     assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a paused one waits for its owner");
+}
+
+/// A workflow that always fails, until cronbox pauses it; and a time that an earlier run prevents. The counts are of an hour,
+/// the pause stays until a caller ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failing_workflows_are_figures() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    for metric in ["RunsFailed", "AutoPaused", "SkippedOverlap"] {
+        assert_eq!(line[metric], json!(0), "{line}");
+    }
+    let failed = "INSERT INTO runs_ended (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                  SELECT gen_random_uuid(), $1, 'manual', state, cronbox_now(), cronbox_now(), cronbox_now()
+                    FROM unnest(ARRAY['failed', 'timed_out', 'succeeded']) AS state";
+    let skipped = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+                   SELECT gen_random_uuid(), $1, date_trunc('minute', cronbox_now()), 'skipped_overlap', 0, cronbox_now(),
+                          cronbox_now(), cronbox_now()";
+    let paused = "UPDATE workflows SET state = 'paused', paused_by = 'cronbox', revision = revision + 1
+                   WHERE id = $1";
+    for statement in [failed, skipped, paused] {
+        sqlx::query(statement).bind(workflow.0).execute(&world.pool).await.unwrap();
+    }
+    let (_, line) = ticker.tick().await;
+    for (metric, count) in [("RunsFailed", 2), ("AutoPaused", 1), ("SkippedOverlap", 1)] {
+        assert_eq!(line[metric], json!(count), "{metric} in {line}");
+    }
+    // The job `statistics` moves the counts of past minutes.
+    let now: DateTime<Utc> = sqlx::query_scalar("SELECT cronbox_now()").fetch_one(&world.pool).await.unwrap();
+    ledger::stats::add_up_minutes(&world.pool, now + TimeDelta::minutes(10)).await.unwrap();
+    assert_eq!(ticker.tick().await.1["RunsFailed"], json!(2));
+    world.skip(MINUTE * 61).await;
+    let (_, line) = ticker.tick().await;
+    for (metric, count) in [("RunsFailed", 0), ("AutoPaused", 1), ("SkippedOverlap", 0)] {
+        assert_eq!(line[metric], json!(count), "{metric} in {line}");
+    }
 }
 
 /// From the fire to the line that the alarm reads: a fire that the published expression names raises none, one that it

@@ -39,7 +39,7 @@ pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
     .unwrap()
 }
 
-/// Checks S6, S7, S11, L5, and the policies.
+/// Checks S6, S7, S11, S19, L5, and the policies.
 pub(super) async fn ledger(admin: &Admin, observed: &Observed, now: DateTime<Utc>) -> Result<(), String> {
     if let Some(broken) = observed.broken.first() {
         return Err(format!("answers: {broken}"));
@@ -117,7 +117,7 @@ async fn effects(admin: &Admin, observed: &Observed) -> Result<(), String> {
 }
 
 /// Queries that must return no row.
-const NEVER: [(&str, &str); 10] = [
+const NEVER: [(&str, &str); 13] = [
     (
         "S7: claimed more often than failures and takeovers account for",
         "SELECT format('run %s: %s claims, %s tries, %s recoveries', r.id, r.attempt, r.tries, r.recoveries) FROM runs AS r
@@ -177,6 +177,27 @@ const NEVER: [(&str, &str); 10] = [
           WHERE o.decision = 'missed' AND w.catch_up_policy = 'run_all' AND o.lateness_s < w.catch_up_window_secs
             AND o.revision = w.revision",
     ),
+    (
+        "S19: a run that failed or was abandoned, without exactly one notification",
+        "SELECT format('run %s is %s', r.id, r.state) FROM runs_ended AS r
+          WHERE r.state IN ('failed', 'timed_out', 'abandoned')
+            AND 1 <> (SELECT count(*) FROM notifications AS n
+                       WHERE n.run_id = r.id AND n.event = CASE r.state WHEN 'abandoned' THEN 'abandoned' ELSE 'run_failed' END)",
+    ),
+    (
+        "S19: a notification of a run that did not end so",
+        "SELECT format('%s of run %s, which is %s', n.event, r.id, r.state) FROM notifications AS n JOIN runs AS r ON r.id = n.run_id
+          WHERE r.state NOT IN ('failed', 'timed_out') AND n.event IN ('run_failed', 'failures_in_a_row')
+             OR r.state <> 'abandoned' AND n.event = 'abandoned'
+             OR r.state <> 'succeeded' AND n.event = 'recovered'",
+    ),
+    (
+        "S19: missed times without a notification",
+        "SELECT format('%s missed %s times', o.workflow_id, count(*)) FROM occurrences AS o WHERE o.decision = 'missed'
+          GROUP BY o.workflow_id
+         HAVING count(*) > COALESCE((SELECT sum((n.facts ->> 'times')::int) FROM notifications AS n
+                                      WHERE n.workflow_id = o.workflow_id AND n.event = 'missed'), 0)",
+    ),
 ];
 
 /// Counts of decisions and run states, for the coverage.
@@ -192,6 +213,7 @@ pub(super) async fn said(admin: &Admin) -> Vec<(String, i64)> {
          SELECT 'cut off', COUNT(*) FROM runs WHERE cut_off > 0 UNION ALL
          SELECT 'late result', COUNT(*) FROM runs WHERE late_result IS NOT NULL UNION ALL
          SELECT 'started by its fire', COUNT(*) FROM torture_started UNION ALL
+         SELECT 'notified of ' || event, COUNT(*) FROM notifications GROUP BY event UNION ALL
          SELECT 'ends in a batch', COUNT(*) FROM torture_batches",
     )
     .fetch_all(&mut *admin.connection().await)

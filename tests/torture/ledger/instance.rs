@@ -117,6 +117,17 @@ const FINDINGS: &str = "
         FOR EACH STATEMENT EXECUTE FUNCTION torture_note_batch();
 ";
 
+/// Rules for all events that a history makes, so that S19 can be checked.
+const RULES: &str = "
+    INSERT INTO notification_channels (team_id, name, kind, max_per_hour, is_enabled, created_on, updated_on)
+    SELECT id, 'torture', 'aws', 1000, true, cronbox_now(), cronbox_now() FROM teams;
+    INSERT INTO notification_rules (team_id, event, threshold, group_secs, is_enabled, created_on, updated_on)
+    SELECT t.id, e.event, e.threshold, 0, true, cronbox_now(), cronbox_now()
+      FROM teams t, (VALUES ('run_failed', NULL), ('abandoned', NULL), ('missed', NULL), ('auto_paused', NULL),
+                            ('failures_in_a_row', 2), ('recovered', 2), ('skipped_overlap', 2)) AS e (event, threshold);
+    INSERT INTO notification_rule_channels SELECT r.id, c.id FROM notification_rules r JOIN notification_channels c USING (team_id);
+";
+
 #[derive(Parser)]
 struct Settings {
     #[command(flatten)]
@@ -140,6 +151,7 @@ impl Stage {
         let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();
         ground.ended(process);
+        sqlx::raw_sql(RULES).execute(&mut *ground.admin.connection().await).await.unwrap();
         for secret in [admin.reveal_text(), scheduler.reveal_text(), signing.reveal_text(), super::PASSWORD] {
             watch_secret(secret);
         }

@@ -65,7 +65,7 @@ impl Gate {
         }
     }
 
-    async fn memberships_of(&self, pool: &PgPool, grants: &Grants) -> sqlx::Result<Vec<Membership>> {
+    pub(super) async fn memberships_of(&self, pool: &PgPool, grants: &Grants) -> sqlx::Result<Vec<Membership>> {
         // An admin is no member, and a person without a role reads no database.
         if grants.is_admin || grants.teams.is_empty() {
             return Ok(Vec::new());
@@ -86,7 +86,7 @@ impl Gate {
 
 impl Caller {
     /// A person: an admin, or a member of teams. `None` without a role.
-    fn of_person(signed_in: Arc<SignedIn>) -> Option<Self> {
+    pub(super) fn of_person(signed_in: Arc<SignedIn>) -> Option<Self> {
         if signed_in.is_admin {
             let person = PersonOfCaller { signed_in, has_chosen: true };
             return Some(Self::of_role(person, Kind::Admin, None, TeamLimits::default()));

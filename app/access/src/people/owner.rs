@@ -16,6 +16,16 @@ pub enum OwnedObject {
     Bulk(Uuid),
     /// A freeze; one of all teams belongs to none.
     Freeze(Uuid),
+    /// A dead letter; one whose workflow is not known belongs to none.
+    DeadLetter(i64),
+    /// A channel for notifications.
+    NotificationChannel(i64),
+    /// A rule for notifications.
+    NotificationRule(i64),
+    /// A notification.
+    Notification(i64),
+    /// A message about notifications.
+    NotificationMessage(Uuid),
     /// The team itself.
     Team(i64),
 }
@@ -32,6 +42,11 @@ pub async fn find_owner(db: &mut PgConnection, object: OwnedObject) -> sqlx::Res
         OwnedObject::Backfill(id) => owner_of_backfill(db, id).await,
         OwnedObject::Bulk(id) => owner_of_bulk(db, id).await,
         OwnedObject::Freeze(id) => owner_of_freeze(db, id).await,
+        OwnedObject::DeadLetter(id) => owner_of_dead_letter(db, id).await,
+        OwnedObject::NotificationChannel(id) => owner_of_channel(db, id).await,
+        OwnedObject::NotificationRule(id) => owner_of_rule(db, id).await,
+        OwnedObject::Notification(id) => owner_of_notification(db, id).await,
+        OwnedObject::NotificationMessage(id) => owner_of_message(db, id).await,
     }
 }
 
@@ -92,4 +107,63 @@ async fn owner_of_freeze(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option
         id,
     );
     Ok(owner.fetch_optional(db).await?.flatten())
+}
+
+async fn owner_of_dead_letter(db: &mut PgConnection, id: i64) -> sqlx::Result<Option<i64>> {
+    let owner = sqlx::query_scalar!(
+        r#"
+        -- the team that owns a dead letter
+        SELECT team_id FROM dead_letters WHERE id = $1
+        "#,
+        id,
+    );
+    Ok(owner.fetch_optional(db).await?.flatten())
+}
+
+async fn owner_of_channel(db: &mut PgConnection, id: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a channel for notifications
+        SELECT team_id FROM notification_channels WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn owner_of_rule(db: &mut PgConnection, id: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a rule for notifications
+        SELECT team_id FROM notification_rules WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn owner_of_notification(db: &mut PgConnection, id: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a notification
+        SELECT team_id FROM notifications WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn owner_of_message(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the team that owns a message about notifications
+        SELECT team_id FROM notification_messages WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
 }

@@ -98,6 +98,7 @@ pub struct UnverifiedToken<'a> {
     signature: Vec<u8>,
     kid: Option<String>,
     signing: Signing,
+    nonce: Option<String>,
     claims: Claims,
 }
 
@@ -139,6 +140,7 @@ struct Registered {
     email: Option<String>,
     email_verified: Option<Value>,
     preferred_username: Option<String>,
+    nonce: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -164,8 +166,15 @@ impl<'a> UnverifiedToken<'a> {
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refusal::Malformed)?;
         let registered: Registered = decode_part(payload)?;
         let expires_on = check_claims(&registered, rules, now)?;
+        let nonce = registered.nonce.clone();
         let claims = Claims::of(registered, decode_part(payload)?, rules, expires_on)?;
-        Ok(Self { message, signature, kid: header.kid, signing, claims })
+        Ok(Self { message, signature, kid: header.kid, signing, nonce, claims })
+    }
+
+    /// What ties an id token to one sign-in.
+    #[must_use]
+    pub fn nonce(&self) -> Option<&str> {
+        self.nonce.as_deref()
     }
 
     /// Finds the provider's key of this token.

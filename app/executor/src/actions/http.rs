@@ -6,12 +6,16 @@ use egress::{Answer, Departing, Outgoing, SendError};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER};
 use serde_json::{Value, json};
+use traces::{Kind, Parent, Span};
 use workflows::definition::action::Http;
 
 use super::{Again, Call, Outcome, Sender, signature};
 
 /// How many bytes of an answer are stored: enough to diagnose a failure.
 const ANSWER_LIMIT: usize = 64 * 1024;
+
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Why a request cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +31,8 @@ pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>
     if let Err(refused) = sender.client.allowed().check_url(&action.url, sender.tenant) {
         return Outcome::Failed { error: refused.to_string(), result: None, again: Again::Never };
     }
-    let request = match request(action, call, sender) {
+    let span = begin_span(action, call, sender.span);
+    let request = match request(action, call, sender, &span) {
         Ok(request) => request,
         Err(error) => return Outcome::Failed { error: error.to_string(), result: None, again: Again::Never },
     };
@@ -36,15 +41,39 @@ pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>
         sender.departure.leave_or_wait().await;
     }
     match sender.client.send(request).await {
-        Ok(answer) => evaluate_answer(answer).await,
+        Ok(answer) => {
+            note_status(&span, answer.status());
+            evaluate_answer(answer).await
+        }
         // The run was handed over; the executor cancels this attempt now.
         Err(_) if sender.departure.is_prevented() => std::future::pending().await,
-        Err(error) => Outcome::Failed { error: error.to_string(), result: None, again: whether_again(&error) },
+        Err(error) => {
+            span.fail(error.code());
+            Outcome::Failed { error: error.to_string(), result: None, again: whether_again(&error) }
+        }
+    }
+}
+
+/// Begins the span of the request. It has no URL: path and query may contain a token.
+fn begin_span(action: &Http, call: &Call, attempt: &Span) -> Span {
+    let span = Span::begin(Kind::Client, Parent::Span(attempt), || action.method.as_str().to_owned().into());
+    span.set_text("http.request.method", &action.method);
+    span.set_text("url.scheme", action.url.scheme());
+    span.set_text("server.address", action.url.host_str().unwrap_or_default());
+    span.set("server.port", action.url.port_or_known_default().map_or(0, i64::from));
+    span.set("http.request.resend_count", i64::from(call.attempt - 1));
+    span
+}
+
+fn note_status(span: &Span, status: StatusCode) {
+    span.set("http.response.status_code", i64::from(status.as_u16()));
+    if status.is_client_error() || status.is_server_error() {
+        span.fail_with_status(status.as_u16());
     }
 }
 
 /// Builds the body and signs these bytes, so that the signature always matches what is sent.
-fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'a>) -> Result<Outgoing<'a>, Unsendable> {
+fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'a>, span: &Span) -> Result<Outgoing<'a>, Unsendable> {
     let (content_type, body) = match &action.body {
         // A text is sent as written. The content type of the workflow replaces this one below.
         Some(Value::String(text)) => ("text/plain; charset=utf-8", text.clone()),
@@ -54,6 +83,10 @@ fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'a>) -> Result<Out
     let signature = signature::sign_request(sender.secrets, call, sender.now, body.as_bytes())?;
     let mut headers = context_headers(call)?;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Some(traceparent) = span.traceparent() {
+        // A header of this name in the workflow replaces it below.
+        headers.insert(TRACEPARENT, HeaderValue::try_from(traceparent)?);
+    }
     headers.extend(action.headers.clone());
     headers.extend(signature);
     Ok(Outgoing {

@@ -11,6 +11,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use traces::Span;
 use workflows::definition::action::Action;
 use workflows::signing::SigningSecret;
 
@@ -97,7 +98,14 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
     let secrets = std::slice::from_ref(&secret);
-    let sender = Sender { tenant: TENANT, client: &client, secrets, now, departure: &Departure::default() };
+    let sender = Sender {
+        tenant: TENANT,
+        client: &client,
+        secrets,
+        now,
+        span: &Span::default(),
+        departure: &Departure::default(),
+    };
     perform_action(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 

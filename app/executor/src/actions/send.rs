@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use egress::allowed::Tenant;
 use egress::{Client, Departure};
+use traces::Span;
 use workflows::signing::SigningSecret;
 
 /// What an action needs to be sent.
@@ -15,6 +16,8 @@ pub struct Sender<'a> {
     pub secrets: &'a [SigningSecret],
     /// When it is sent.
     pub now: DateTime<Utc>,
+    /// The span of the attempt.
+    pub span: &'a Span,
     /// Whether it may still be sent, and whether it was.
     pub departure: &'a Departure,
 }

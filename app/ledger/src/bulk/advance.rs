@@ -5,7 +5,7 @@ use db::{PgConnection, PgPool};
 use schedule::{Clock, WorkflowId};
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
-use workflows::{Saved, State as WorkflowState, Workflow, erase_workflow, lock_workflow, save_workflow};
+use workflows::{PausedBy, Saved, State as WorkflowState, Workflow, erase_workflow, lock_workflow, save_workflow};
 
 use super::operation::{Outcome, Verb};
 use crate::job_failures;
@@ -197,6 +197,7 @@ fn changed(before: &Workflow, next: &Next) -> Workflow {
         Verb::Pause => Workflow {
             state: WorkflowState::Paused,
             pause_reason: next.reason.clone(),
+            paused_by: Some(PausedBy::Client),
             pause_until: next.until,
             ..after
         },

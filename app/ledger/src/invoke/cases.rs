@@ -212,6 +212,7 @@ impl Case<'_> {
             occurrence_id: Some(occurrence),
             scheduled_time: Some(self.due.time),
             run_after: self.run_after(),
+            traceparent: self.fire.traceparent.clone(),
             ..runs::New::unscheduled(id, trigger, self.now)
         };
         accept_run(tx, self.workflow, state, &run).await?;

@@ -96,6 +96,11 @@ pub(super) async fn record_fires(
     let attempts: Vec<_> = all.clone().map(|one| one.fire.attempt).collect();
     let run_after: Vec<_> = all.clone().map(|one| one.run_after).collect();
     let teams: Vec<_> = all.clone().map(|one| one.team_id).collect();
+    // Nearly always empty: then unnest gives each row NULL, and nothing is copied.
+    let traces: Vec<Option<String>> = match all.clone().any(|one| one.fire.traceparent.is_some()) {
+        true => all.clone().map(|one| one.fire.traceparent.clone()).collect(),
+        false => Vec::new(),
+    };
     let now: Vec<_> = all.map(|one| one.now).collect();
     sqlx::query!(
         r#"
@@ -103,9 +108,9 @@ pub(super) async fn record_fires(
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::text[],
                                  $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::bigint[],
-                                 $12::text[], $13::text[], $14::text[])
+                                 $12::text[], $13::text[], $14::text[], $17::text[])
                 AS given (id, run_id, workflow_id, time, revision, raw_time, execution_id, attempt, run_after, now, team_id,
-                          decision, reason, state)
+                          decision, reason, state, traceparent)
         ), recorded AS (
             INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, reason, revision, run_id, raw_time,
                                      execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
@@ -115,13 +120,14 @@ pub(super) async fn record_fires(
              ORDER BY workflow_id
         )
         INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, team_id,
-                          attempt, started_on, locked_by, locked_at, lease_until)
+                          attempt, started_on, locked_by, locked_at, lease_until, traceparent)
         SELECT run_id, workflow_id, id, 'schedule', state, time, run_after, now, team_id,
                CASE state WHEN 'running' THEN 1 ELSE 0 END,
                CASE state WHEN 'running' THEN now END,
                CASE state WHEN 'running' THEN $15::uuid END,
                CASE state WHEN 'running' THEN (SELECT cronbox_now()) END,
-               CASE state WHEN 'running' THEN (SELECT cronbox_now()) + make_interval(secs => $16) END
+               CASE state WHEN 'running' THEN (SELECT cronbox_now()) + make_interval(secs => $16) END,
+               traceparent
           FROM given
          WHERE run_id IS NOT NULL
         "#,
@@ -141,6 +147,7 @@ pub(super) async fn record_fires(
         &states as &[Option<String>],
         instance,
         lease_secs,
+        &traces as &[Option<String>],
     )
     .execute(tx)
     .await?;
@@ -152,9 +159,10 @@ pub(super) async fn record_fires(
 
 impl FireDecision<'_> {
     fn started_run(&self, id: Uuid) -> Option<StartedRun> {
-        let Fire { workflow_id, scheduled_time, .. } = self.fire;
+        let Fire { workflow_id, scheduled_time, traceparent, .. } = self.fire;
         let is_started = self.outcome == Outcome::Runs(RunState::Running);
-        is_started.then_some(StartedRun { id, workflow_id: workflow_id.0, scheduled_time: *scheduled_time })
+        let (workflow_id, scheduled_time) = (workflow_id.0, *scheduled_time);
+        is_started.then(|| StartedRun { id, workflow_id, scheduled_time, traceparent: traceparent.clone() })
     }
 
     fn answer(&self, run: Option<Uuid>) -> Answer {

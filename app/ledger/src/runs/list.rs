@@ -100,35 +100,14 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<K
     list_within(db, scope, bounds, filter).await
 }
 
-/// Counts the runs of all pages of a list; at most [`MOST_COUNTED`].
+/// Counts the runs of all pages of a list; at most [`MOST_COUNTED`]. It reads the runs of its scope until so many match: without a
+/// begin, a filter that few of them pass makes it read all.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn count_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<usize> {
-    let Conditions { states, triggers, .. } = filter.conditions();
     let all_pages = Filter { before: None, ..filter.clone() };
-    let bounds = all_pages.bounds();
-    let counted = sqlx::query_scalar!(
-        r#"
-        -- count the runs of a list
-        SELECT count(*) AS "runs!"
-          FROM (SELECT FROM runs r
-                 WHERE r.id >= $1 AND r.id < $2
-                   AND ($3::bigint IS NULL OR r.team_id = $3) AND ($4::bigint IS NULL OR r.workflow_id = $4)
-                   AND ($5::text[] IS NULL OR r.state = ANY($5)) AND ($6::text[] IS NULL OR r.trigger = ANY($6))
-                   AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
-                 LIMIT $7) AS counted
-        "#,
-        bounds.low,
-        bounds.high,
-        filter.team_id,
-        filter.workflow_id,
-        states.as_deref(),
-        triggers.as_deref(),
-        MOST_COUNTED as i64,
-    )
-    .fetch_one(db)
-    .await?;
+    let counted = count_within(db, all_pages.scope(), all_pages.bounds(), &all_pages).await?;
     Ok(usize::try_from(counted).unwrap_or_default())
 }
 
@@ -298,6 +277,93 @@ async fn read_page(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: 
             )
             .fetch_all(db)
             .await
+        }
+    }
+}
+
+/// Counts the runs of a scope by a comment, the condition of the scope with its order, and further arguments. Without the order
+/// of its index, Postgres would read the runs of all scopes.
+macro_rules! count_scope {
+    ($comment:tt, $scope:tt, $bounds:expr, $filter:expr, $($arguments:tt)*) => {
+        sqlx::query_scalar!(
+            $comment
+                + r#"
+        SELECT count(*) AS "runs!"
+          FROM (SELECT FROM runs r
+                 WHERE r.id >= $1 AND r.id < $2
+                   AND ($3::text[] IS NULL OR r.state = ANY($3)) AND ($4::text[] IS NULL OR r.trigger = ANY($4))
+                   AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id) "#
+                + $scope
+                + " LIMIT $5) AS counted",
+            $bounds.low,
+            $bounds.high,
+            $filter.states.as_deref(),
+            $filter.triggers.as_deref(),
+            MOST_COUNTED as i64,
+            $($arguments)*
+        )
+    };
+}
+
+async fn count_within(db: &mut PgConnection, scope: Scope, bounds: Bounds, filter: &Filter) -> sqlx::Result<i64> {
+    let conditions = filter.conditions();
+    match scope {
+        Scope::Workflow(workflow) => {
+            count_scope!(
+                "-- count the runs of a workflow\n",
+                "AND (r.workflow_id, r.id) >= ($6, $1) AND (r.workflow_id, r.id) < ($6, $2)
+                 AND ($7::bigint IS NULL OR r.team_id = $7)
+               ORDER BY r.workflow_id DESC, r.id DESC",
+                bounds,
+                conditions,
+                workflow,
+                filter.team_id
+            )
+            .fetch_one(db)
+            .await
+        }
+        Scope::Team(team) => {
+            count_scope!(
+                "-- count the runs of a team\n",
+                "AND (r.team_id, r.id) >= ($6, $1) AND (r.team_id, r.id) < ($6, $2)
+               ORDER BY r.team_id DESC, r.id DESC",
+                bounds,
+                conditions,
+                team
+            )
+            .fetch_one(db)
+            .await
+        }
+        Scope::FailedOfTeam(team, state) => {
+            count_scope!(
+                "-- count the failed runs of a team\n",
+                "AND r.state IN ('failed', 'timed_out', 'abandoned')
+                 AND (r.team_id, r.state, r.id) >= ($6, $7::text, $1) AND (r.team_id, r.state, r.id) < ($6, $7::text, $2)
+               ORDER BY r.team_id DESC, r.state DESC, r.id DESC",
+                bounds,
+                conditions,
+                team,
+                state as RunState
+            )
+            .fetch_one(db)
+            .await
+        }
+        Scope::TriggeredOfTeam(team, trigger) => {
+            count_scope!(
+                "-- count the runs of a team with a trigger\n",
+                "AND r.trigger <> 'schedule'
+                 AND (r.team_id, r.trigger, r.id) >= ($6, $7::text, $1) AND (r.team_id, r.trigger, r.id) < ($6, $7::text, $2)
+               ORDER BY r.team_id DESC, r.trigger DESC, r.id DESC",
+                bounds,
+                conditions,
+                team,
+                trigger as Trigger
+            )
+            .fetch_one(db)
+            .await
+        }
+        Scope::All => {
+            count_scope!("-- count all runs\n", "ORDER BY r.id DESC", bounds, conditions,).fetch_one(db).await
         }
     }
 }

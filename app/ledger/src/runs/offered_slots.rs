@@ -77,7 +77,7 @@ pub struct TakenSlots {
 }
 
 /// A run that was decided and started by one statement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StartedRun {
     /// The run; its attempt is the first.
     pub id: Uuid,
@@ -85,6 +85,8 @@ pub struct StartedRun {
     pub workflow_id: i64,
     /// The time of its fire.
     pub scheduled_time: DateTime<Utc>,
+    /// As the run's.
+    pub traceparent: Option<String>,
 }
 
 /// The started runs of one batch, which are committed.

@@ -26,6 +26,8 @@ pub struct Results {
     pub live: Option<RunResult>,
     /// Its last ended runs, the newest first: at most 20.
     pub recent: Vec<RunResult>,
+    /// How many of its runs failed or timed out since the last one that succeeded; in the order in which they ended.
+    pub failures_in_a_row: i32,
     /// Its ended runs of a week.
     pub week: WeekOfRuns,
 }
@@ -90,6 +92,9 @@ pub async fn read_results(
     for counted in count_since(db, workflows, week_began).await? {
         results.entry(counted.workflow_id).or_default().week = counted.week();
     }
+    for failing in read_streaks(db, workflows).await? {
+        results.entry(failing.workflow_id).or_default().failures_in_a_row = failing.failures;
+    }
     read_recent(db, workflows, week_began, &mut results).await?;
     let recent_of = |id: &i64| results.get(id).map_or(0, |results| results.recent.len());
     let rare: Vec<i64> = workflows.iter().copied().filter(|id| recent_of(id) < RECENT).collect();
@@ -150,6 +155,24 @@ async fn read_live(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<Vec
           FROM runs_live
          WHERE workflow_id = ANY($1)
          ORDER BY workflow_id, id DESC
+        "#,
+        workflows,
+    )
+    .fetch_all(db)
+    .await
+}
+
+struct Streak {
+    workflow_id: i64,
+    failures: i32,
+}
+
+async fn read_streaks(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<Vec<Streak>> {
+    sqlx::query_as!(
+        Streak,
+        r#"
+        -- how many runs in a row failed, of many workflows; most have no row
+        SELECT workflow_id, failures FROM failure_streaks WHERE workflow_id = ANY($1)
         "#,
         workflows,
     )

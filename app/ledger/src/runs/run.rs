@@ -109,6 +109,8 @@ pub struct New {
     pub inputs: Option<Value>,
     /// The backfill that created it.
     pub backfill_id: Option<Uuid>,
+    /// W3C trace context of what created it, which its attempts continue.
+    pub traceparent: Option<String>,
     /// The business clock.
     pub now: DateTime<Utc>,
 }
@@ -125,6 +127,7 @@ impl New {
             run_after: now,
             inputs: None,
             backfill_id: None,
+            traceparent: None,
             now,
         }
     }
@@ -141,8 +144,8 @@ pub async fn accept_run(tx: &mut PgConnection, workflow: &Workflow, state: RunSt
         r#"
         -- accept a run, in the state that the overlap policy gave it
         INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, inputs,
-                          backfill_id, created_on, team_id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                          backfill_id, created_on, team_id, traceparent)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         "#,
         new.id,
         workflow.id.0,
@@ -155,6 +158,7 @@ pub async fn accept_run(tx: &mut PgConnection, workflow: &Workflow, state: RunSt
         new.backfill_id,
         new.now,
         workflow.team_id,
+        new.traceparent,
     )
     .execute(tx)
     .await

@@ -54,6 +54,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The word of the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::NotDue => "not_due",
+            other => other.name_before(),
+        }
+    }
+
     /// The name in the answers of the previous version.
     #[must_use]
     pub fn name_before(self) -> &'static str {

@@ -1,6 +1,7 @@
 //! Steps 1 and 7 of 7: each request has one line in the log, and its answer the id of this line.
 //!
-//! A line has the route as the table names it, and never the path, the query or a body, which may contain secrets.
+//! A line has the route as the table names it, and never the path, the query or a body, which may contain secrets. The
+//! metrics count the same requests by the same routes, and the span of a request is named by them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,12 +11,14 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, Method};
 use axum::response::Response;
+use traces::{Kind, Parent, Span};
 
 use super::deprecation::Deprecated;
 use super::request::auth::KeyPrefix;
 use super::request::extract::sent_traceparent;
 use super::request::request_id::RequestId;
 use super::routes::{ROUTES, Route};
+use crate::metrics::Requests;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What a line says of a request whose client has disconnected before its answer, as other servers do.
@@ -23,33 +26,46 @@ const DISCONNECTED: u16 = 499;
 /// The route of a request that no route serves.
 const NO_ROUTE: &str = "none";
 
-/// The line of a request, which is logged when it is dropped: also if the request is dropped with its connection.
-pub(super) struct Line {
+/// Where the operations begin. Checks of health have no span: load balancers send several per second.
+const TRACED: &str = "/api/";
+
+/// The line of a request, which is logged and counted when it is dropped: also if the request is dropped with its connection.
+pub(super) struct Line<'a> {
+    requests: &'a Requests,
     method: &'static str,
     route: Cow<'static, str>,
+    /// The same, if the table has it.
+    counted_route: Option<&'static str>,
     id: RequestId,
+    span: Span,
     key: KeyPrefix,
     began: Instant,
     status: u16,
 }
 
-impl Line {
-    /// The line of this request, which gets its id and the place for the prefix of its key.
-    pub(super) fn begin(request: &mut Request) -> Self {
-        let sent = sent_traceparent(request.headers()).and_then(RequestId::of_traceparent);
+impl<'a> Line<'a> {
+    /// The line of this request, which gets its id and the place for the prefix of its key, and is counted.
+    pub(super) fn begin(requests: &'a Requests, request: &mut Request) -> Self {
+        requests.begin_request();
         let pattern = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str);
-        let route = match find_route(request.method(), pattern, request.uri().path()) {
-            Some(route) => Cow::Borrowed(route),
-            None => Cow::Owned(pattern.to_owned()),
-        };
+        let counted_route = find_route(request.method(), pattern, request.uri().path());
+        let route = counted_route.map_or_else(|| Cow::Owned(pattern.to_owned()), Cow::Borrowed);
         let (method, key) = (known_method(request.method()), KeyPrefix::default());
+        let sent = sent_traceparent(request.headers());
+        let span = begin_span(method, &route, sent);
+        // The id is that of the trace, whether the client has begun it or this instance.
+        let id = span.traceparent().as_deref().or(sent).and_then(RequestId::of_traceparent);
+        let id = id.unwrap_or_else(RequestId::random);
         request.extensions_mut().insert(key.clone());
-        let id = sent.unwrap_or_else(RequestId::random);
-        Self { method, route, id, key, began: Instant::now(), status: DISCONNECTED }
+        Self { requests, method, route, counted_route, id, span, key, began: Instant::now(), status: DISCONNECTED }
     }
 
     pub(super) fn id(&self) -> RequestId {
         self.id
+    }
+
+    pub(super) fn span(&self) -> &Span {
+        &self.span
     }
 
     /// Logs the line of an answer, which gets the id, and what a deprecated operation says.
@@ -64,8 +80,13 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Line<'_> {
     fn drop(&mut self) {
+        self.requests.end_request(self.method, self.counted_route, self.status, self.began.elapsed());
+        self.span.set("http.response.status_code", i64::from(self.status));
+        if self.status >= 500 {
+            self.span.fail_with_status(self.status);
+        }
         tracing::info!(
             method = self.method,
             route = &*self.route,
@@ -76,6 +97,17 @@ impl Drop for Line {
             "request answered"
         );
     }
+}
+
+/// Begins the span of an operation; its parent is that of the client.
+fn begin_span(method: &'static str, route: &str, sent: Option<&str>) -> Span {
+    if !route.starts_with(TRACED) {
+        return Span::default();
+    }
+    let span = Span::begin(Kind::Server, Parent::Header(sent), || format!("{method} {route}").into());
+    span.set("http.request.method", method);
+    span.set_text("http.route", route);
+    span
 }
 
 /// Milliseconds with one decimal.

@@ -64,6 +64,20 @@ fn retry_outbox_row() {}
 #[expect(dead_code, reason = "only describes a verb of outbox::change_outbox_row")]
 fn discard_outbox_row() {}
 
+#[utoipa::path(post, path = "/api/v1/dead-letters/{id}:redrive", tag = "operations",
+    description = "Request that the publisher posts the fire of a message to the app, and deletes the message after the answer. The publisher does it within a minute; `state` and `result` say how it ended. A repeat changes nothing.",
+    params(("id" = i64, Path)),
+    responses((status = 202, body = api_types::dead_letters::DeadLetterView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of dead_letters::act_on_dead_letter")]
+fn redrive_dead_letter() {}
+
+#[utoipa::path(post, path = "/api/v1/dead-letters/{id}:discard", tag = "operations",
+    description = "Request that the publisher deletes a message without posting its fire. A repeat changes nothing.",
+    params(("id" = i64, Path)),
+    responses((status = 202, body = api_types::dead_letters::DeadLetterView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of dead_letters::act_on_dead_letter")]
+fn discard_dead_letter() {}
+
 #[utoipa::path(post, path = "/api/v1/teams/{id}:rotate-signing-secret", tag = "keys",
     description = "Replace the signing secret of a team. During the overlap the previous one signs, too, so that receivers can be changed one by one.",
     params(("id" = i64, Path)), request_body = Option<signing::RotationBody>,

@@ -3,6 +3,7 @@
 pub mod allowed_hosts;
 pub mod audit;
 pub mod bulk;
+pub mod dead_letters;
 pub mod drift;
 pub mod events;
 pub mod freezes;
@@ -12,6 +13,7 @@ pub mod jobs;
 pub mod keys;
 pub mod me;
 pub mod outbox;
+pub mod sessions;
 pub mod signing;
 pub mod stats;
 pub mod team_export;

@@ -7,6 +7,8 @@ use axum::extract::Request;
 use axum::http::header::{self, Entry};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use super::request::client_address::came_by_https;
+
 /// For every answer.
 const FOR_BROWSERS: [(HeaderName, HeaderValue); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -15,16 +17,14 @@ const FOR_BROWSERS: [(HeaderName, HeaderValue); 3] = [
 ];
 /// What an answer may load: nothing, because it is read by programs.
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
-/// What a page may load. That of the description has its scripts and styles in files, and its icons in `data:` URLs.
+/// What a page may load: files of the app, and its forms lead nowhere else. That of the description has its scripts and styles in files, and its icons in `data:` URLs.
 const POLICY_OF_PAGES: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-     frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+     frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
 );
 
 /// For answers to requests that came by https: a browser uses it for the next year, too.
 const HTTPS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
-/// Set by the proxy that ends TLS. It need not be a trusted one: a browser ignores the header above in an answer by http.
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The headers by which callers identify themselves: RFC 9111 protects only answers to requests with `Authorization`.
 const IDENTITY: &str = "X-API-Key, Authorization, Cookie";
@@ -68,12 +68,6 @@ impl AnswerHeaders {
     }
 }
 
-/// Whether the client used https. Each proxy appends how its own client came, so the first one counts.
-fn came_by_https(headers: &HeaderMap) -> bool {
-    let sent = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    sent.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
-}
-
 impl Caching {
     fn of(method: &Method, path: &str) -> Self {
         let is_read = matches!(*method, Method::GET | Method::HEAD);
@@ -106,13 +100,5 @@ mod tests {
         assert_eq!(of(Method::POST, "/api/v1/keys"), Caching::Nothing);
         assert_eq!(of(Method::GET, "/docs/"), Caching::Nothing);
         assert_eq!(of(Method::GET, "/metrics"), Caching::Nothing);
-    }
-
-    /// The browser's own connection is the first that proxies name.
-    #[test]
-    fn the_first_proxy_saw_the_browser() {
-        let came = |sent| came_by_https(&HeaderMap::from_iter([(FORWARDED_PROTO, HeaderValue::from_static(sent))]));
-        assert!(came("https") && came(" HTTPS , http"));
-        assert!(!came("http") && !came("http, https") && !came("") && !came_by_https(&HeaderMap::new()));
     }
 }

@@ -11,10 +11,11 @@ use tower_http::compression::predicate::SizeAbove;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::{Modify, OpenApi};
 
+use super::notifications::{channels, messages, notices, rules};
 use super::openapi::{self, Key};
 use super::operations::{
-    allowed_hosts, audit, bulk, drift, events, freezes, health, instances, jobs, keys, me, outbox, signing, stats,
-    team_export, team_limits, team_secrets, teams, upcoming, verify,
+    allowed_hosts, audit, bulk, dead_letters, drift, events, freezes, health, instances, jobs, keys, me, outbox,
+    sessions, signing, stats, team_export, team_limits, team_secrets, teams, upcoming, verify,
 };
 use super::request::dry_run;
 use super::request::etag::{self, Tagged};
@@ -144,6 +145,9 @@ routes! {
         Admin     Edit post   "/api/v1/keys"                         keys::create_key;
         Owner     Edit post   "/api/v1/keys/self:rotate"             keys::rotate_own_key;
         Admin     Edit post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
+        Auditor   List get    "/api/v1/sessions"                     sessions::list_sessions;
+        Admin     Edit post   "/api/v1/sessions/{id}:end"            sessions::end_session;
+        Owner     Edit post   "/api/v1/sign-in-links"                sessions::create_sign_in_link;
         Viewer    List get    "/api/v1/workflows"                    workflows::list_workflows;
         Editor    Edit post   "/api/v1/workflows"                    workflows::create_workflow;
         Viewer    Read get    "/api/v1/workflows/{id}"               workflows::get_workflow;
@@ -176,15 +180,36 @@ routes! {
         Editor    Edit post   "/api/v1/freezes"                      freezes::create_freeze;
         Viewer    Read get    "/api/v1/freezes/{id}"                 freezes::get_freeze;
         Editor    Edit post   "/api/v1/freezes/{id}:lift"            freezes::lift_freeze;
+        Viewer    List get    "/api/v1/notification-channels"        channels::list_channels;
+        Editor    Edit post   "/api/v1/notification-channels"        channels::create_channel;
+        Viewer    Read get    "/api/v1/notification-channels/{id}"   channels::get_channel;
+        Editor    Edit put    "/api/v1/notification-channels/{id}"   channels::put_channel;
+        Editor    Edit delete "/api/v1/notification-channels/{id}"   channels::delete_channel;
+        Editor    Edit post   "/api/v1/notification-channels/{id}:test" channels::test_channel;
+        Viewer    List get    "/api/v1/notification-rules"           rules::list_rules;
+        Editor    Edit post   "/api/v1/notification-rules"           rules::create_rule;
+        Viewer    Read get    "/api/v1/notification-rules/{id}"      rules::get_rule;
+        Editor    Edit put    "/api/v1/notification-rules/{id}"      rules::put_rule;
+        Editor    Edit delete "/api/v1/notification-rules/{id}"      rules::delete_rule;
+        Editor    Edit post   "/api/v1/notification-rules/{id}:snooze" rules::snooze_rule;
+        Viewer    List get    "/api/v1/notifications"                notices::list_notifications;
+        Viewer    Read get    "/api/v1/notifications/{id}"           notices::get_notification;
+        Editor    Edit post   "/api/v1/notifications/{id}:acknowledge" notices::acknowledge_notification;
+        Viewer    List get    "/api/v1/notification-messages"        messages::list_messages;
+        Viewer    Read get    "/api/v1/notification-messages/{id}"   messages::get_message;
+        Editor    Edit post   "/api/v1/notification-messages/{id}:retry" messages::retry_message;
         Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
         Auditor   Read get    "/api/v1/jobs"                         jobs::list_jobs;
         Auditor   Read get    "/api/v1/instances"                    instances::list_instances;
         Auditor   List get    "/api/v1/outbox"                       outbox::list_outbox;
         Auditor   List get    "/api/v1/drift"                        drift::show_drift;
         Operator  Edit post   "/api/v1/drift:check"                  drift::check_drift;
+        Viewer    List get    "/api/v1/dead-letters"                 dead_letters::list_dead_letters;
+        Viewer    Read get    "/api/v1/dead-letters/{id}"            dead_letters::get_dead_letter;
         Viewer    List get    "/api/v1/stats"                        stats::show_stats;
         Viewer    List get    "/api/v1/upcoming"                     upcoming::show_upcoming;
         Auditor   List get    "/api/v1/verify"                       verify::verify_ledger;
+        Auditor   List get    "/api/v1/verify/days"                  verify::show_verified_days;
         Viewer    List get    "/api/v1/audit"                        audit::list_audit;
         Viewer    List get    "/api/v1/audit:export"                 audit::export_audit;
         Auditor   List get    "/api/v1/audit:verify"                 audit::verify_audit;
@@ -207,6 +232,8 @@ routes! {
         Editor    Edit post   "/api/v1/backfills/{id}:cancel"        backfills::change_backfill  => openapi::cancel_backfill;
         Operator  Edit post   "/api/v1/outbox/{id}:retry"            outbox::change_outbox_row   => openapi::retry_outbox_row;
         Operator  Edit post   "/api/v1/outbox/{id}:discard"          outbox::change_outbox_row   => openapi::discard_outbox_row;
+        Operator  Edit post   "/api/v1/dead-letters/{id}:redrive"    dead_letters::act_on_dead_letter => openapi::redrive_dead_letter;
+        Operator  Edit post   "/api/v1/dead-letters/{id}:discard"    dead_letters::act_on_dead_letter => openapi::discard_dead_letter;
     }
 }
 

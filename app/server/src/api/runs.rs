@@ -1,12 +1,13 @@
 //! Step 7 of 7: the API that reads runs and occurrences.
 
 pub mod backfills;
+mod context;
 pub mod invoke;
 pub mod manual;
 pub mod occurrences;
 
 use api_types::raw::RawJson;
-use api_types::runs::{AttemptOutcome, AttemptView, RunDetailView, RunView};
+use api_types::runs::{AttemptOutcome, AttemptView, RunContextView, RunDetailView, RunView};
 use std::collections::BTreeSet;
 
 use axum::Json;
@@ -97,7 +98,8 @@ pub(super) async fn read_detail(tx: &mut PgConnection, run: Run) -> Result<RunDe
     let name = names.remove(&run.workflow_id);
     let earlier = runs::list_attempts(tx, run.id).await?;
     let attempts = view_attempts(earlier, &run);
-    Ok(view_detail(view_run(run, name), detail, attempts))
+    let context = context::read_context(tx, &run, &detail).await?;
+    Ok(view_detail(view_run(run, name), detail, context, attempts))
 }
 
 /// List the runs of a schedule, the newest first.
@@ -231,7 +233,12 @@ impl ViewFrom<Attempt> for AttemptView {
     }
 }
 
-fn view_detail(run: RunView, mut detail: RunDetail, attempts: Vec<AttemptView>) -> RunDetailView {
+fn view_detail(
+    run: RunView,
+    mut detail: RunDetail,
+    context: Option<RunContextView>,
+    attempts: Vec<AttemptView>,
+) -> RunDetailView {
     if let Some(inputs) = &mut detail.inputs {
         redaction::redact_marked(inputs);
     }
@@ -247,10 +254,12 @@ fn view_detail(run: RunView, mut detail: RunDetail, attempts: Vec<AttemptView>) 
         recoveries: detail.recoveries,
         handed_over: detail.handed_over,
         run_after: detail.run_after,
+        context,
         attempts,
         cancel_requested_on: detail.cancel_requested_on,
         cancel_reason,
         locked_by: detail.locked_by,
         late_result: detail.late_result,
+        trace_id: detail.trace_id,
     }
 }

@@ -15,11 +15,11 @@ use crate::App;
 
 /// Answers a request: with its id, a line in the log, the headers for browsers and caches, and a note if it is refused.
 pub(super) async fn serve_request(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let line = Line::begin(&mut request);
+    let line = Line::begin(&app.metrics.requests, &mut request);
     let headers = AnswerHeaders::of_request(&request);
     let refused = RefusedRequest::of_request(&request);
     let mut response = match check_host(request.version(), request.headers()) {
-        Ok(()) => run_request(&app, line.id(), request, next).await,
+        Ok(()) => run_request(&app, line.id(), line.span(), request, next).await,
         Err(error) => line.id().scope_sync(|| error.into_response()),
     };
     line.id().scope_sync(|| refused.note(&app, &response));

@@ -29,7 +29,7 @@ use workflows::definition::labels::Selector;
 use workflows::definition::spec::Bounds;
 use workflows::keyset::{KeyOrder, KeysetPage};
 use workflows::sorted::{self, MOST_SORTED, Sort, SortedPage};
-use workflows::{Filter, ListedWorkflow, SyncStatus};
+use workflows::{Filter, LastResult, ListedWorkflow, SyncStatus};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer, audience_in, audience_of};
 use super::request::edit_transaction::wait_team_turn;
@@ -62,9 +62,18 @@ pub struct ListParams {
     state: Option<workflows::State>,
     /// `true`: without a state, the list has archived workflows, too.
     archived: Option<bool>,
+    /// Only workflows that a client paused, or that cronbox paused after failures.
+    #[param(inline)]
+    paused_by: Option<workflows::PausedBy>,
     /// Only workflows with this synchronization status.
     #[param(inline)]
     sync: Option<SyncStatus>,
+    /// Only workflows whose newest run that has ended has this result; repeat it for further ones.
+    #[serde(default)]
+    last_result: Vec<LastResult>,
+    /// Only workflows of which at least so many runs in a row failed or timed out, up to the last one that counts: from 1
+    /// on. Cancelled and abandoned runs do not count.
+    failures_in_a_row: Option<i32>,
     /// Only workflows whose name or description contains this text, in any case.
     q: Option<String>,
     /// Only workflows with this label, `owner:payroll`, or with any value of it, `owner`; repeat it for further ones.
@@ -226,11 +235,18 @@ async fn read_page(
     if params.label.len() > MOST_SELECTORS {
         return Err(FieldError::invalid("label", format!("label may be sent at most {MOST_SELECTORS} times")).into());
     }
+    if params.failures_in_a_row.is_some_and(|least| least < 1) {
+        return Err(FieldError::invalid("failures_in_a_row", "failures_in_a_row is a number from 1 on").into());
+    }
     let teams = teams_of_list(caller, params.team_id)?;
     let filter = Filter {
         team_id: None,
-        state: params.state,
+        // The index of paused workflows serves it.
+        state: params.state.or(params.paused_by.map(|_| workflows::State::Paused)),
+        paused_by: params.paused_by,
         sync: params.sync,
+        last_results: params.last_result,
+        failures_in_a_row: params.failures_in_a_row,
         q: params.q,
         labels: params.label.iter().map(|label| Selector::parse(label)).collect::<Result<_, _>>()?,
         timezone_changed: params.timezone_changed,

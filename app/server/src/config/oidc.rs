@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Deserialize;
 
-use crate::identity_provider::Settings;
+use crate::identity_provider::{ConsoleClient, Settings};
 
 /// The largest file of groups in bytes.
 const LARGEST_FILE: u64 = 1024 * 1024;
@@ -34,6 +34,18 @@ pub struct Oidc {
     /// Whether a provider on another machine may be reached by http. Anyone who can change that traffic can then sign in.
     #[arg(long, env = "CRONBOX_OIDC_ALLOW_HTTP", default_value_t = false, action = clap::ArgAction::Set)]
     pub oidc_allow_http: bool,
+    /// The client of the console at the provider: people sign in to the console with it. Needs `CRONBOX_PUBLIC_URL`
+    #[arg(long, env = "CRONBOX_OIDC_CLIENT_ID", value_name = "ID", requires = "oidc_issuer")]
+    pub oidc_client_id: Option<String>,
+    /// The secret of this client, if the provider has given it one.
+    #[arg(
+        long,
+        env = "CRONBOX_OIDC_CLIENT_SECRET",
+        value_name = "SECRET",
+        hide_env_values = true,
+        requires = "oidc_client_id"
+    )]
+    pub oidc_client_secret: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +74,15 @@ impl Oidc {
             groups,
             ca_pem: ca_pem.transpose()?,
             is_http_permitted: self.oidc_allow_http,
+            client: self.client(),
         }))
+    }
+}
+
+impl Oidc {
+    fn client(&self) -> Option<ConsoleClient> {
+        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Some(ConsoleClient { id: set(&self.oidc_client_id)?, secret: set(&self.oidc_client_secret) })
     }
 }
 

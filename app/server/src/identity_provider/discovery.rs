@@ -10,12 +10,24 @@ use serde::Deserialize;
 use url::Url;
 
 use super::fetch::get_document;
+use crate::operator_url::{is_loopback, parse_operator_url};
 
 /// The members of the document that are used.
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
     jwks_uri: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+}
+
+/// Where people sign in to the console.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoints {
+    /// Where the browser is sent.
+    pub(super) authorization: Url,
+    /// Where a code is redeemed.
+    pub(super) token: Url,
 }
 
 /// Checks the issuer of the settings, and returns the address of its discovery document.
@@ -23,7 +35,7 @@ struct Document {
 /// # Errors
 /// Returns what is wrong with the issuer.
 pub(super) fn document_url(issuer: &str, is_http_permitted: bool) -> anyhow::Result<Url> {
-    let url = parse_url(issuer, |url| is_http_permitted || is_loopback(url))?;
+    let url = parse_operator_url(issuer, |url| is_http_permitted || is_loopback(url))?;
     ensure!(url.query().is_none() && url.fragment().is_none(), "it must have no query and no fragment");
     let text = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
     Url::parse(&text).context("it is not a URL")
@@ -34,29 +46,45 @@ pub(super) fn document_url(issuer: &str, is_http_permitted: bool) -> anyhow::Res
 /// # Errors
 /// Fails if the provider does not answer, or if its documents are not what they should be.
 pub(super) async fn fetch_keys(client: &Client, issuer: &str, is_http_permitted: bool) -> anyhow::Result<KeySet> {
+    let (discovery, document) = fetch_document(client, issuer, is_http_permitted).await?;
+    let keys = parse_endpoint(&document.jwks_uri, &discovery, is_http_permitted);
+    let keys = get_document(client, &keys.context("jwks_uri")?).await.context("jwks_uri")?;
+    KeySet::parse(&keys).map_err(anyhow::Error::msg).context("jwks_uri")
+}
+
+/// Fetches where people sign in.
+///
+/// # Errors
+/// As [`fetch_keys`].
+pub(super) async fn fetch_endpoints(
+    client: &Client,
+    issuer: &str,
+    is_http_permitted: bool,
+) -> anyhow::Result<Endpoints> {
+    let (discovery, document) = fetch_document(client, issuer, is_http_permitted).await?;
+    let parse = |named: Option<String>, name: &'static str| {
+        let named = named.with_context(|| format!("discovery: it has no {name}"))?;
+        parse_endpoint(&named, &discovery, is_http_permitted).context(name)
+    };
+    Ok(Endpoints {
+        authorization: parse(document.authorization_endpoint, "authorization_endpoint")?,
+        token: parse(document.token_endpoint, "token_endpoint")?,
+    })
+}
+
+async fn fetch_document(client: &Client, issuer: &str, is_http_permitted: bool) -> anyhow::Result<(Url, Document)> {
     let discovery = document_url(issuer, is_http_permitted)?;
     let document = get_document(client, &discovery).await.context("discovery")?;
     let document: Document = serde_json::from_slice(&document).context("discovery: it is not a discovery document")?;
     // Otherwise another tenant of a provider could answer for this one.
     ensure!(document.issuer == issuer, "discovery: its issuer is not CRONBOX_OIDC_ISSUER");
-    // A provider elsewhere must not lead to this machine.
-    let is_here = is_loopback(&discovery);
-    let keys = parse_url(&document.jwks_uri, |url| is_http_permitted || (is_here && is_loopback(url)));
-    let keys = get_document(client, &keys.context("jwks_uri")?).await.context("jwks_uri")?;
-    KeySet::parse(&keys).map_err(anyhow::Error::msg).context("jwks_uri")
+    Ok((discovery, document))
 }
 
-fn parse_url(text: &str, permits_http: impl Fn(&Url) -> bool) -> anyhow::Result<Url> {
-    let url = Url::parse(text).context("it is not a URL")?;
-    ensure!(url.username().is_empty() && url.password().is_none(), "it must have no user and no password");
-    let is_permitted = url.scheme() == "https" || (url.scheme() == "http" && permits_http(&url));
-    ensure!(is_permitted, "it must be https");
-    Ok(url)
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+/// An address in the document. A provider elsewhere must not lead to this machine.
+fn parse_endpoint(named: &str, discovery: &Url, is_http_permitted: bool) -> anyhow::Result<Url> {
+    let is_here = is_loopback(discovery);
+    parse_operator_url(named, |url| is_http_permitted || (is_here && is_loopback(url)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Step 1 of 7: GET of a document of the provider. The only call that this app makes to it.
+//! Step 1 of 7: the calls that this app makes to the provider: GET of a document, and POST of a code.
 
 #[cfg(test)]
 mod bad_providers;
@@ -6,18 +6,18 @@ mod bad_providers;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use egress::allowed::{Allowed, Tenant};
+use egress::allowed::Allowed;
 use egress::{Client, Departing, Departure, Outgoing};
-use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use url::Url;
+
+use crate::operator_url::SERVICE;
 
 /// How long the complete answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest document in bytes.
 const LARGEST_DOCUMENT: usize = 1024 * 1024;
-/// No team has a part in these requests.
-const SERVICE: Tenant<'_> = Tenant { team_id: None, hosts: &[] };
 
 /// Makes a client that reaches private addresses, too, and which trusts these certificate authorities, too.
 ///
@@ -51,10 +51,41 @@ pub(super) async fn get_document(client: &Client, url: &Url) -> anyhow::Result<V
     }
 }
 
+/// Sends a form, and returns the body of an answer with 200.
+///
+/// # Errors
+/// As [`get_document`].
+pub(super) async fn post_form(
+    client: &Client,
+    url: &Url,
+    form: String,
+    authorization: Option<HeaderValue>,
+) -> anyhow::Result<Vec<u8>> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+    let request = Outgoing {
+        tenant: SERVICE,
+        method: Method::POST,
+        url,
+        headers,
+        body: Departing::new(form, &Departure::default()),
+    };
+    match tokio::time::timeout(TIMEOUT, send(client, request)).await {
+        Ok(document) => document,
+        Err(_) => bail!("no complete answer within {} s", TIMEOUT.as_secs()),
+    }
+}
+
 async fn get(client: &Client, url: &Url) -> anyhow::Result<Vec<u8>> {
     let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
     let body = Departing::new("", &Departure::default());
-    let answer = client.send(Outgoing { tenant: SERVICE, method: Method::GET, url, headers, body }).await?;
+    send(client, Outgoing { tenant: SERVICE, method: Method::GET, url, headers, body }).await
+}
+
+async fn send(client: &Client, request: Outgoing<'_>) -> anyhow::Result<Vec<u8>> {
+    let answer = client.send(request).await?;
     if answer.status() != StatusCode::OK {
         bail!("the provider answered {}", answer.status());
     }

@@ -154,7 +154,7 @@ fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
 /// # Errors
 /// Fails if `failed` is not 0.
 fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
-    metrics.job_failures.get_or_create(&FailedJob { job: MetricLabel(job) }).inc_by(failed);
+    metrics.job_failures.get_or_create(&FailedJob { background_job: MetricLabel(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names the failed ones");
     Ok(())
 }

@@ -13,7 +13,7 @@ mod old_rows;
 mod partitions;
 mod zone_rows;
 
-use access::repeats;
+use access::{repeats, sessions};
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use ledger::bulk;
@@ -21,6 +21,7 @@ use ledger::freezes;
 use ledger::job_failures;
 use ledger::prune_marks;
 use ledger::runs::remove_old_attempts;
+use ledger::verify::daily;
 
 use old_rows::{Ages, BATCH, Kind, Scope, Window};
 
@@ -116,9 +117,12 @@ pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Ut
         pass.versions = remove_versions(&mut connection, ages.occurrences).await?;
     }
     remove_repeats(&mut connection, now).await?;
+    sessions::remove_ended(&mut connection, now - TimeDelta::days(1), BATCH).await?;
     remove_old_attempts(&mut connection, ages.runs).await?;
     workflows::events::remove_old(&mut connection).await?;
     bulk::remove_old(&mut connection, ages.runs).await?;
+    notifications::old_rows::remove_old(&mut connection, ages.runs).await?;
+    daily::remove_old_days(&mut connection, ages.runs).await?;
     freezes::remove_old(&mut connection, ages.occurrences.min(ages.runs)).await?;
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;

@@ -2,10 +2,11 @@
 
 use executor::{recovery, timeouts};
 use ledger::admission::queue;
+use ledger::verify::daily;
 use ledger::{backfills, bulk, stats, watchdog};
 use workflows::audit::chain;
 
-use super::{Job, passes, prune};
+use super::{Job, heartbeat, notification_passes, passes, prune};
 use crate::cadence::When;
 use crate::config::Config;
 
@@ -59,6 +60,30 @@ pub fn all_jobs(config: &Config) -> Vec<Job> {
             name: chain::JOB,
             when: config.job_audit.clone(),
             run: |app| Box::pin(async move { passes::run_audit(&app).await }),
+            group: None,
+        },
+        Job {
+            name: notifications::JOB,
+            when: config.job_notifications.clone(),
+            run: |app| Box::pin(async move { notification_passes::run_notifications(&app).await }),
+            group: None,
+        },
+        Job {
+            name: notifications::CONDITIONS_JOB,
+            when: config.job_conditions.clone(),
+            run: |app| Box::pin(async move { notification_passes::run_conditions(&app).await }),
+            group: None,
+        },
+        Job {
+            name: daily::JOB,
+            when: config.job_verify.clone(),
+            run: |app| Box::pin(async move { notification_passes::run_verify(&app).await }),
+            group: None,
+        },
+        Job {
+            name: heartbeat::JOB,
+            when: When::every_secs(heartbeat::EVERY_SECS),
+            run: |app| Box::pin(async move { heartbeat::run_heartbeat(&app).await }),
             group: None,
         },
         Job {

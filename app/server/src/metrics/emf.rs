@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 /// Not the publisher's namespace, whose metrics are of all instances together.
 const NAMESPACE: &str = "cronbox/app";
-/// A text as a number says nothing.
-const WITHOUT_NUMBER: [&str; 1] = ["zone_data"];
+/// The number, or the sum over the labels, says nothing.
+const LEFT_OUT: [&str; 5] = ["build_info", "job_overdue_seconds", "job_turns", "zone_data", "zone_data_year"];
 
 /// What the last line said, because a counter becomes what it has counted since then.
 #[derive(Default)]
@@ -64,7 +64,7 @@ fn families(rendered: &str) -> BTreeMap<String, Family> {
                 "gauge" => Kind::Gauge,
                 _ => continue,
             };
-            if !WITHOUT_NUMBER.contains(&name) {
+            if !LEFT_OUT.contains(&name) {
                 families.insert(name.to_owned(), Family { kind, sum: 0.0 });
             }
         } else if let Some((name, value)) = sample(line)

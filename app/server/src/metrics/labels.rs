@@ -5,8 +5,15 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 /// The job that failed for a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct FailedJob {
-    /// Its name.
-    pub job: MetricLabel,
+    /// Its name. Not `job`, which is Prometheus' own label of what it scrapes.
+    pub background_job: MetricLabel,
+}
+
+/// What became of an attempt to deliver a message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Delivery {
+    /// `sent` or `failed`.
+    pub outcome: MetricLabel,
 }
 
 /// The answer to a fire.

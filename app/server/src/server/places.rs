@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use access::network::network_of;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -70,13 +71,19 @@ impl Places {
 
     /// Makes a connection end, and returns its address: the oldest idle one on which no request had an active key; else the
     /// oldest of those that have a request in progress; else the oldest that is not a scheduler's, after its present answer.
-    pub(super) fn end_expendable(&self) -> Option<IpAddr> {
+    /// A new one without a key keeps its place for a moment. If it did so also against teams that have most of the places,
+    /// one team and a silent client would keep all others out; so then a connection of a team makes room.
+    pub(super) fn end_expendable(&self, now: Instant) -> Option<IpAddr> {
         let open = self.lock();
         let of = |rank| open.connections.values().filter(move |connection| connection.is_expendable(rank));
-        let unknown = of(Rank::Unknown).find(|connection| connection.is_idle());
-        if let Some(unknown) = unknown.or_else(|| of(Rank::Unknown).next()) {
+        let unknown = || of(Rank::Unknown).filter(|connection| !connection.is_new(now));
+        if let Some(unknown) = unknown().find(|connection| connection.is_idle()).or_else(|| unknown().next()) {
             unknown.end();
             return Some(unknown.address);
+        }
+        let new = of(Rank::Unknown).count();
+        if new > 0 && new >= of(Rank::Known).count() {
+            return None;
         }
         let known = of(Rank::Known).find(|connection| connection.is_idle());
         let known = known.or_else(|| of(Rank::Known).next())?;
@@ -85,7 +92,7 @@ impl Places {
     }
 
     fn register(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Place {
-        let connection = Arc::new(Connection::new(address, self.dismissal.child_token()));
+        let connection = Arc::new(Connection::new(address, Instant::now(), self.dismissal.child_token()));
         let mut open = self.lock();
         let id = open.next_id;
         open.next_id += 1;
@@ -116,9 +123,43 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::FIRST_ANSWER;
 
     fn address(nth: u32) -> IpAddr {
         IpAddr::V4(nth.into())
+    }
+
+    /// A time at which no connection is new.
+    fn later() -> Instant {
+        Instant::now() + FIRST_ANSWER
+    }
+
+    /// On a full server, the second of two clients took the place of the first before its request had arrived.
+    #[test]
+    fn new_connections_may_wait_for_their_first_answer() {
+        let places = Places::new(2, 0);
+        let now = Instant::now();
+        let taken: Vec<Place> = (1..=2).map(|nth| places.try_take(address(nth)).unwrap()).collect();
+        taken[0].connection.raise_rank(Rank::Known);
+        assert_eq!(places.end_expendable(now), None, "the second one is new, and the first one has a key");
+        taken[1].connection.begin_request();
+        assert_eq!(places.end_expendable(now), None, "its answer is not there yet");
+        taken[1].connection.end_request();
+        assert_eq!(places.end_expendable(now), Some(address(2)), "it had its answer");
+    }
+
+    /// A team has all places but one, and silent newcomers take that one after the other.
+    #[test]
+    fn silent_newcomers_do_not_keep_the_places_of_a_team() {
+        let places = Places::new(4, 0);
+        let now = Instant::now();
+        let taken: Vec<Place> = (1..=4).map(|nth| places.try_take(address(nth)).unwrap()).collect();
+        for known in &taken[..3] {
+            known.connection.raise_rank(Rank::Known);
+        }
+        assert_eq!(places.end_expendable(now), Some(address(1)), "the next one does not wait for the newcomer");
+        taken[1].connection.dismiss();
+        assert_eq!(places.end_expendable(now), None, "half of those that stay are new");
     }
 
     #[test]
@@ -129,10 +170,10 @@ mod tests {
         assert!(!places.is_limit_reached(address(1)), "there is no limit of an address");
         taken[0].connection.raise_rank(Rank::Scheduler);
         taken[1].connection.begin_request();
-        assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one");
-        assert_eq!(places.end_expendable(), Some(address(4)), "the first one ends already");
-        assert_eq!(places.end_expendable(), Some(address(2)), "no other is idle");
-        assert_eq!(places.end_expendable(), None, "the last one is a scheduler's");
+        assert_eq!(places.end_expendable(later()), Some(address(3)), "the oldest idle one");
+        assert_eq!(places.end_expendable(later()), Some(address(4)), "the first one ends already");
+        assert_eq!(places.end_expendable(later()), Some(address(2)), "no other is idle");
+        assert_eq!(places.end_expendable(later()), None, "the last one is a scheduler's");
         drop(taken);
         assert!(places.try_take(address(5)).is_some());
     }
@@ -147,9 +188,9 @@ mod tests {
             known.connection.raise_rank(Rank::Known);
         }
         taken[1].connection.begin_request();
-        assert_eq!(places.end_expendable(), Some(address(3)), "the oldest idle one of a key");
-        assert_eq!(places.end_expendable(), Some(address(2)), "then the one that has a request");
-        assert_eq!(places.end_expendable(), None, "fires keep their places");
+        assert_eq!(places.end_expendable(later()), Some(address(3)), "the oldest idle one of a key");
+        assert_eq!(places.end_expendable(later()), Some(address(2)), "then the one that has a request");
+        assert_eq!(places.end_expendable(later()), None, "fires keep their places");
     }
 
     #[test]

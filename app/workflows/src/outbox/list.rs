@@ -1,6 +1,7 @@
 //! Step 2 of 7: lists outbox rows by key, the newest first. Pending and failed rows are in a partition of their own, so
 //! that a list of them reads no history; other filters pass over rows.
 
+use chrono::{DateTime, Utc};
 use db::PgConnection;
 
 use super::operate::{Row, Status};
@@ -13,6 +14,8 @@ pub struct Filter {
     pub status: Option<Status>,
     /// Of one workflow.
     pub workflow_id: Option<i64>,
+    /// Created before this time.
+    pub created_before: Option<DateTime<Utc>>,
     /// Only rows before this one, the last of the previous page.
     pub before: Option<i64>,
     /// Rows on a page at most.
@@ -32,9 +35,9 @@ pub async fn list_rows(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Ke
     let mut page = KeysetPage::of_rows(rows, filter.limit, |row| row.id);
     if page.next.is_none() && (filter.status.is_some() || filter.workflow_id.is_some()) {
         page.next = match filter.status {
-            Some(Status::Pending) => end_of_pending(db, filter.before()).await?,
-            Some(Status::Failed) => end_of_failed(db, filter.before()).await?,
-            Some(Status::Processed | Status::Discarded) | None => end_of_scan(db, filter.before()).await?,
+            Some(Status::Pending) => end_of_pending(db, filter).await?,
+            Some(Status::Failed) => end_of_failed(db, filter).await?,
+            Some(Status::Processed | Status::Discarded) | None => end_of_scan(db, filter).await?,
         };
     }
     Ok(page)
@@ -61,7 +64,7 @@ macro_rules! select_rows {
           FROM (SELECT e.id, e.aggregate_id, e.op, e.payload, outbox_status(e) AS status, e.created_on, e.processed_on,
                        e.failed_on, e.attempt_count, e.error_message
                   FROM outbox_events AS e
-                 WHERE e.id < $1 "#
+                 WHERE e.id < $1 AND ($5::timestamptz IS NULL OR e.created_on < $5) "#
                 + $scope
                 + r#"
                  ORDER BY e.id DESC
@@ -75,6 +78,7 @@ macro_rules! select_rows {
             $filter.status as Option<Status>,
             $filter.workflow_id,
             $filter.limit + 1,
+            $filter.created_before,
         )
     };
 }
@@ -103,43 +107,49 @@ async fn read_failed(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Vec<
     .await
 }
 
-async fn end_of_scan(db: &mut PgConnection, before: i64) -> sqlx::Result<Option<i64>> {
+async fn end_of_scan(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
         -- the last outbox row that the list read; none: it read all
-        SELECT id FROM outbox_events WHERE id < $1 ORDER BY id DESC OFFSET 4999 LIMIT 1
+        SELECT id FROM outbox_events
+         WHERE id < $1 AND ($2::timestamptz IS NULL OR created_on < $2)
+         ORDER BY id DESC
+        OFFSET 4999 LIMIT 1
         "#,
-        before,
+        filter.before(),
+        filter.created_before,
     )
     .fetch_optional(db)
     .await
 }
 
-async fn end_of_pending(db: &mut PgConnection, before: i64) -> sqlx::Result<Option<i64>> {
+async fn end_of_pending(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
         -- the last pending outbox row that the list read; none: it read all
         SELECT id FROM outbox_events
-         WHERE id < $1 AND processed_on IS NULL AND failed_on IS NULL
+         WHERE id < $1 AND ($2::timestamptz IS NULL OR created_on < $2) AND processed_on IS NULL AND failed_on IS NULL
          ORDER BY id DESC
         OFFSET 4999 LIMIT 1
         "#,
-        before,
+        filter.before(),
+        filter.created_before,
     )
     .fetch_optional(db)
     .await
 }
 
-async fn end_of_failed(db: &mut PgConnection, before: i64) -> sqlx::Result<Option<i64>> {
+async fn end_of_failed(db: &mut PgConnection, filter: Filter) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
         -- the last failed outbox row that the list read; none: it read all
         SELECT id FROM outbox_events
-         WHERE id < $1 AND processed_on IS NULL AND failed_on IS NOT NULL
+         WHERE id < $1 AND ($2::timestamptz IS NULL OR created_on < $2) AND processed_on IS NULL AND failed_on IS NOT NULL
          ORDER BY id DESC
         OFFSET 4999 LIMIT 1
         "#,
-        before,
+        filter.before(),
+        filter.created_before,
     )
     .fetch_optional(db)
     .await

@@ -22,6 +22,8 @@ pub(super) enum Purpose<'a> {
         /// send the secret elsewhere.
         origins: Option<&'a [String]>,
     },
+    /// The URL of a channel for notifications.
+    ChannelUrl,
     /// The value of a header.
     Header {
         /// The origin of the action's URL.
@@ -41,6 +43,7 @@ impl Purpose<'_> {
                 let sorted = origins.map(|origins| origins.iter().collect::<BTreeSet<_>>());
                 json!(["team_secret", name, sorted])
             }
+            Self::ChannelUrl => json!(["channel_url"]),
             Self::Header { origin, name } => json!(["header", origin, name.to_ascii_lowercase()]),
         };
         json!(["cronbox", 1, team, version, purpose]).to_string()

@@ -5,6 +5,7 @@ use db::PgPool;
 use serde::Serialize;
 
 use super::cache::Secrets;
+use super::channel_url::seal_channel_urls;
 use super::error::SecretError;
 use super::renewal::{insert_next_data_keys, replace_old_ciphertexts};
 use super::text::{rewrap_data_keys, seal_signing_secrets, seal_workflows};
@@ -31,6 +32,8 @@ pub struct Reencrypted {
     pub team_secrets: u64,
     /// Workflows whose header values were text, or encrypted with an older data key.
     pub workflows: u64,
+    /// Channels whose URL was text, or encrypted with an older data key.
+    pub channels: u64,
 }
 
 /// Encrypts everything with the current key and the newest data keys, in batches.
@@ -49,9 +52,13 @@ pub async fn reencrypt_secrets(
     }
     done.signing_secrets = seal_signing_secrets(pool, secrets, now).await?;
     done.workflows = seal_workflows(pool, secrets, now).await?;
+    if secrets.encrypts() {
+        done.channels = seal_channel_urls(pool, secrets, None, |ciphertext| ciphertext.is_none(), now).await?;
+    }
     let replaced = replace_old_ciphertexts(pool, secrets, now).await?;
     done.signing_secrets += replaced.signing_secrets;
     done.team_secrets = replaced.team_secrets;
     done.workflows += replaced.workflows;
+    done.channels += replaced.channels;
     Ok(done)
 }

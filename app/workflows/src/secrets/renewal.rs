@@ -9,10 +9,11 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::cache::Secrets;
+use super::channel_url::seal_channel_urls;
 use super::data_keys::insert_data_key;
 use super::error::SecretError;
 use super::purpose::Purpose;
-use super::signing_secret::ciphertext_of;
+use super::stored_text::ciphertext_of;
 use super::team_secrets::lock_team;
 use super::text::{WRITTEN_AT_ONCE, write_action, write_signing_secrets};
 use crate::definition::sealed::sealed_text;
@@ -33,6 +34,8 @@ pub(super) struct Replaced {
     pub(super) team_secrets: u64,
     /// Workflows, for their header values.
     pub(super) workflows: u64,
+    /// Channels, for their URLs.
+    pub(super) channels: u64,
 }
 
 /// Inserts a new data key for each team that has one, and returns their number.
@@ -67,6 +70,8 @@ pub(super) async fn replace_old_ciphertexts(
         done.signing_secrets += replace_signing_secrets(pool, secrets, team, now).await?;
         done.team_secrets += replace_team_secrets(pool, secrets, team, now).await?;
         done.workflows += replace_headers(pool, secrets, team, now).await?;
+        let is_old = |ciphertext: Option<&str>| ciphertext.is_some_and(|ciphertext| team.is_old(ciphertext));
+        done.channels += seal_channel_urls(pool, secrets, Some(team.team_id), is_old, now).await?;
     }
     Ok(done)
 }

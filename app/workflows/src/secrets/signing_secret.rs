@@ -8,14 +8,6 @@ use super::error::SecretError;
 use super::purpose::Purpose;
 use crate::signing::SigningSecret;
 
-/// What a signing secret that is encrypted begins with.
-const SEALED: &str = "sealed:";
-
-/// Returns the ciphertext of a stored signing secret; `None` if it is text.
-pub(super) fn ciphertext_of(stored: &str) -> Option<&str> {
-    stored.strip_prefix(SEALED)
-}
-
 impl Secrets {
     /// Returns a signing secret as it is stored: encrypted, or as text if this instance encrypts nothing.
     ///
@@ -28,10 +20,7 @@ impl Secrets {
         secret: &str,
         now: DateTime<Utc>,
     ) -> Result<String, SecretError> {
-        match self.newest_data_key(tx, team, now).await? {
-            Some(key) => Ok(format!("{SEALED}{}", key.seal_text(team, Purpose::SigningSecret, secret)?)),
-            None => Ok(secret.to_owned()),
-        }
+        self.seal_stored_text(tx, team, Purpose::SigningSecret, secret, now).await
     }
 
     /// Decrypts a stored signing secret.
@@ -44,8 +33,6 @@ impl Secrets {
         team: i64,
         stored: &SigningSecret,
     ) -> Result<SigningSecret, SecretError> {
-        let Some(ciphertext) = ciphertext_of(&stored.0) else { return Ok(stored.clone()) };
-        self.load_from_pool(pool, team, ciphertext).await?;
-        self.open_text(team, Purpose::SigningSecret, ciphertext).map(SigningSecret)
+        self.open_stored_text(pool, team, Purpose::SigningSecret, &stored.0).await.map(SigningSecret)
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::cache::Secrets;
 use super::data_keys::StoredKey;
 use super::error::SecretError;
-use super::signing_secret::ciphertext_of;
+use super::stored_text::ciphertext_of;
 
 /// How many workflows a statement reads at most.
 const WORKFLOWS_AT_ONCE: i64 = 1_000;

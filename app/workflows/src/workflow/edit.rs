@@ -39,6 +39,7 @@ pub async fn create_workflow(
         spec,
         state: State::Active,
         pause_reason: None,
+        paused_by: None,
         pause_until: None,
         managed_by: managed_by.map(str::to_owned),
         version: 1,
@@ -81,7 +82,10 @@ pub(super) async fn save_since(
     edit: &Edit,
     foreseen: Option<DateTime<Utc>>,
 ) -> sqlx::Result<Saved> {
-    let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.pause_until);
+    if next.state != State::Paused {
+        next.paused_by = None;
+    }
+    let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.paused_by, workflow.pause_until);
     let stays = before.spec == next.spec && before.managed_by == next.managed_by;
     if stays && before.state == next.state && pause(before) == pause(&next) {
         return Ok(Saved::Unchanged);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::read::{Row, select_workflows};
-use super::{State, Sync, SyncStatus, Workflow};
+use super::{LastResult, PausedBy, State, Sync, SyncStatus, Workflow};
 use crate::definition::labels::{Labels, Selector};
 use crate::definition::policies::{CatchUp, OnLost, Overlap};
 use crate::keyset::KeysetPage;
@@ -19,8 +19,14 @@ pub struct Filter {
     pub team_id: Option<i64>,
     /// Only workflows in this state.
     pub state: Option<State>,
+    /// Only workflows that this one paused.
+    pub paused_by: Option<PausedBy>,
     /// Only workflows with this synchronization status.
     pub sync: Option<SyncStatus>,
+    /// Only workflows whose newest ended run has one of these results; empty: any, and none.
+    pub last_results: Vec<LastResult>,
+    /// Only workflows of which at least so many runs in a row failed or timed out, up to the last one.
+    pub failures_in_a_row: Option<i32>,
     /// Only workflows whose name or description contains this text, in any case.
     pub q: Option<String>,
     /// Only workflows with each of these labels.
@@ -57,22 +63,25 @@ pub struct ListedWorkflow {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<KeysetPage<ListedWorkflow, i64>> {
-    let rows = match (filter.team_id, filter.state) {
-        (Some(team), Some(state @ (State::Paused | State::Archived))) => {
+    let rows = match (filter.team_id, filter.state, filter.failures_in_a_row) {
+        (Some(team), _, Some(least)) => of_team_failing(db, team, least, filter).await?,
+        (None, _, Some(least)) => of_all_failing(db, least, filter).await?,
+        (Some(team), Some(state @ (State::Paused | State::Archived)), None) => {
             of_team_inactive(db, team, state, filter).await?
         }
-        (Some(team), _) => of_team(db, team, filter).await?,
-        (None, _) => of_all(db, filter).await?,
+        (Some(team), _, None) => of_team(db, team, filter).await?,
+        (None, _, None) => of_all(db, filter).await?,
     };
     let rows = rows.into_iter().map(ListedWorkflow::from).collect();
     let mut page = KeysetPage::of_rows(rows, filter.limit, |listed: &ListedWorkflow| listed.workflow.id.0);
     if page.next.is_none() && filter.passes_over() {
-        page.next = match (filter.team_id, filter.state) {
-            (Some(team), Some(state @ (State::Paused | State::Archived))) => {
+        page.next = match (filter.team_id, filter.state, filter.failures_in_a_row) {
+            (team, _, Some(least)) => end_of_scan_of_failing(db, team, least, filter.after()).await?,
+            (Some(team), Some(state @ (State::Paused | State::Archived)), None) => {
                 end_of_scan_of_inactive(db, team, state, filter.after()).await?
             }
-            (Some(team), _) => end_of_scan_of_team(db, team, filter.after()).await?,
-            (None, _) => end_of_scan(db, filter.after()).await?,
+            (Some(team), _, None) => end_of_scan_of_team(db, team, filter.after()).await?,
+            (None, _, None) => end_of_scan(db, filter.after()).await?,
         };
     }
     Ok(page)
@@ -88,13 +97,23 @@ impl Filter {
         self.labels.iter().filter_map(with_value).collect()
     }
 
+    pub(super) fn stored_results(&self) -> Vec<&'static str> {
+        self.last_results.iter().map(|result| result.as_str()).collect()
+    }
+
     pub(super) fn keys_of_labels(&self) -> Vec<String> {
         self.labels.iter().map(|one| one.key.clone()).collect()
     }
 
     /// Whether rows may be passed over.
     fn passes_over(&self) -> bool {
-        let is_named = self.state.is_some() || self.sync.is_some() || self.q.is_some() || !self.labels.is_empty();
+        let is_named = self.state.is_some()
+            || self.paused_by.is_some()
+            || self.sync.is_some()
+            || self.q.is_some()
+            || !self.last_results.is_empty()
+            || self.failures_in_a_row.is_some()
+            || !self.labels.is_empty();
         is_named || self.timezone_changed.is_some() || self.scheduled || !self.with_archived
     }
 }
@@ -122,6 +141,8 @@ macro_rules! list_page {
            AND ($6::boolean IS NULL
                 OR $6 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
            AND w.labels @> $9::jsonb AND w.labels ?& $10::text[]
+           AND ($11::text IS NULL OR w.paused_by = $11)
+           AND ($12::text[] = '{}' OR last_result(w.id) = ANY($12))
          ORDER BY "#
                 + $order
                 + " LIMIT $7"],
@@ -135,6 +156,8 @@ macro_rules! list_page {
             $filter.with_archived,
             Json($filter.labels_with_values()) as _,
             &$filter.keys_of_labels(),
+            $filter.paused_by as Option<PausedBy>,
+            &$filter.stored_results() as &[&str],
             $($arguments)*
         )
     };
@@ -154,7 +177,7 @@ async fn of_all(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Row>
 async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Result<Vec<Row>> {
     list_page!(
         "-- list the workflows of a team by key, by idx_workflows_team_id\n",
-        "(team_id, id) > ($11, $1) AND (team_id, id) <= ($11, 9223372036854775807) ORDER BY team_id, id",
+        "(team_id, id) > ($13, $1) AND (team_id, id) <= ($13, 9223372036854775807) ORDER BY team_id, id",
         "w.team_id, w.id",
         filter,
         team
@@ -166,13 +189,48 @@ async fn of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Res
 async fn of_team_inactive(db: &mut PgConnection, team: i64, state: State, filter: &Filter) -> sqlx::Result<Vec<Row>> {
     list_page!(
         "-- list the paused or archived workflows of a team by key, by idx_workflows_inactive\n",
-        "state IN ('paused', 'archived') AND (team_id, state, id) > ($11, $12::text, $1)
-           AND (team_id, state, id) <= ($11, $12::text, 9223372036854775807)
+        "state IN ('paused', 'archived') AND (team_id, state, id) > ($13, $14::text, $1)
+           AND (team_id, state, id) <= ($13, $14::text, 9223372036854775807)
          ORDER BY team_id, state, id",
         "w.team_id, w.state, w.id",
         filter,
         team,
         state as State
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn of_team_failing(db: &mut PgConnection, team: i64, least: i32, filter: &Filter) -> sqlx::Result<Vec<Row>> {
+    list_page!(
+        "-- list the failing workflows of a team by key, by idx_failure_streaks_team\n",
+        "id IN (SELECT workflow_id FROM failure_streaks
+                 WHERE (team_id, workflow_id) > ($13, $1) AND (team_id, workflow_id) <= ($13, 9223372036854775807)
+                   AND failures >= $14
+                 ORDER BY team_id, workflow_id
+                 LIMIT 5000)
+           AND team_id = $13
+         ORDER BY id",
+        "w.id",
+        filter,
+        team,
+        least
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn of_all_failing(db: &mut PgConnection, least: i32, filter: &Filter) -> sqlx::Result<Vec<Row>> {
+    list_page!(
+        "-- list the failing workflows of all teams by key\n",
+        "id IN (SELECT workflow_id FROM failure_streaks
+                 WHERE workflow_id > $1 AND failures >= $13
+                 ORDER BY workflow_id
+                 LIMIT 5000)
+         ORDER BY id",
+        "w.id",
+        filter,
+        least
     )
     .fetch_all(db)
     .await
@@ -184,7 +242,7 @@ pub(super) async fn list_by_ids(db: &mut PgConnection, ids: &[i64]) -> sqlx::Res
     let filter = Filter { with_archived: true, limit, ..Filter::default() };
     let rows = list_page!(
         "-- list the workflows of a sorted page\n",
-        "id > $1 AND id = ANY($11) ORDER BY id",
+        "id > $1 AND id = ANY($13) ORDER BY id",
         "w.id",
         filter,
         ids
@@ -239,6 +297,28 @@ async fn end_of_scan_of_inactive(
         "#,
         team,
         state as State,
+        after,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn end_of_scan_of_failing(
+    db: &mut PgConnection,
+    team: Option<i64>,
+    least: i32,
+    after: i64,
+) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last failing workflow that the list read; none: it read all
+        SELECT workflow_id FROM failure_streaks
+         WHERE ($1::bigint IS NULL OR team_id = $1) AND failures >= $2 AND workflow_id > $3
+         ORDER BY workflow_id
+        OFFSET 4999 LIMIT 1
+        "#,
+        team,
+        least,
         after,
     )
     .fetch_optional(db)

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::edit::save_since;
-use super::{State, Sync, SyncStatus, Workflow};
+use super::{PausedBy, State, Sync, SyncStatus, Workflow};
 use crate::audit::Edit;
 use crate::definition::labels::Labels;
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
@@ -37,7 +37,7 @@ macro_rules! select_workflows {
                w.max_concurrent AS "max_concurrent!", w.catch_up_policy AS "catch_up_policy!: CatchUp",
                w.catch_up_window_secs AS "catch_up_window_secs!", w.spread_secs AS "spread_secs!",
                w.timeout_secs AS "timeout_secs!", w.max_attempts AS "max_attempts!", w.on_lost AS "on_lost!: OnLost",
-               w.pause_after_failures, w.pause_until, w.managed_by, w.created_on AS "created_on!",
+               w.pause_after_failures, w.paused_by AS "paused_by: PausedBy", w.pause_until, w.managed_by, w.created_on AS "created_on!",
                w.updated_on AS "updated_on!",
                sync_status(p) AS "sync_status!: SyncStatus",
                p.desired_revision AS "desired_revision?", p.applied_revision, p.error_class, p.last_error,
@@ -298,6 +298,7 @@ pub(super) struct Row {
     pub(super) max_attempts: i32,
     pub(super) on_lost: OnLost,
     pub(super) pause_after_failures: Option<i32>,
+    pub(super) paused_by: Option<PausedBy>,
     pub(super) pause_until: Option<DateTime<Utc>>,
     pub(super) managed_by: Option<String>,
     pub(super) created_on: DateTime<Utc>,
@@ -345,6 +346,7 @@ impl Row {
             spec,
             state: self.state,
             pause_reason: self.pause_reason,
+            paused_by: self.paused_by,
             pause_until: self.pause_until,
             managed_by: self.managed_by,
             version: self.version,

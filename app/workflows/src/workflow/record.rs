@@ -87,6 +87,47 @@ pub enum SyncStatus {
     None,
 }
 
+/// What became of the newest run of a workflow that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LastResult {
+    /// Its action succeeded.
+    Succeeded,
+    /// Its action failed.
+    Failed,
+    /// It exceeded its timeout.
+    TimedOut,
+    /// It was cancelled on request.
+    Cancelled,
+    /// It was abandoned.
+    Abandoned,
+}
+
+impl LastResult {
+    /// As the database stores it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// Who paused a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+pub enum PausedBy {
+    /// A client of the API.
+    Client,
+    /// cronbox, after failures in a row.
+    Cronbox,
+}
+
 /// A workflow.
 #[derive(Clone, Debug)]
 pub struct Workflow {
@@ -100,6 +141,8 @@ pub struct Workflow {
     pub state: State,
     /// Why it is paused.
     pub pause_reason: Option<String>,
+    /// Who paused it.
+    pub paused_by: Option<PausedBy>,
     /// When the pause ends automatically.
     pub pause_until: Option<DateTime<Utc>>,
     /// The file that manages it; `None` = the API.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 
 use super::list::{Filter, ListedWorkflow, list_by_ids};
-use super::{State, SyncStatus};
+use super::{PausedBy, State, SyncStatus};
 use crate::definition::spec::Timing;
 use crate::keyset::KeysetPage;
 use crate::workflow::record::next_fire_of;
@@ -183,6 +183,8 @@ macro_rules! select_compared {
            AND (NOT $4::boolean OR w.cron_schedule IS NOT NULL)
            AND ($5::boolean IS NULL OR $5 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
            AND w.labels @> $8::jsonb AND w.labels ?& $9::text[]
+           AND ($10::text IS NULL OR w.paused_by = $10)
+           AND ($11::text[] = '{}' OR last_result(w.id) = ANY($11))
          LIMIT $6
         "#,
             $filter.state as Option<State>,
@@ -194,20 +196,41 @@ macro_rules! select_compared {
             $filter.with_archived,
             Json($filter.labels_with_values()) as _,
             &$filter.keys_of_labels(),
+            $filter.paused_by as Option<PausedBy>,
+            &$filter.stored_results() as &[&str],
             $($arguments)*
         )
     };
 }
 
 async fn read_compared(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<ComparedRow>> {
-    match filter.team_id {
-        Some(team) => {
-            select_compared!("-- what is compared of a team's workflows\n", "w.team_id = $10", filter, team)
+    match (filter.team_id, filter.failures_in_a_row) {
+        (team, Some(least)) => read_compared_of_failing(db, team, least, filter).await,
+        (Some(team), None) => {
+            select_compared!("-- what is compared of a team's workflows\n", "w.team_id = $12", filter, team)
                 .fetch_all(db)
                 .await
         }
-        None => select_compared!("-- what is compared of all workflows\n", "true", filter,).fetch_all(db).await,
+        (None, None) => select_compared!("-- what is compared of all workflows\n", "true", filter,).fetch_all(db).await,
     }
+}
+
+async fn read_compared_of_failing(
+    db: &mut PgConnection,
+    team: Option<i64>,
+    least: i32,
+    filter: &Filter,
+) -> sqlx::Result<Vec<ComparedRow>> {
+    select_compared!(
+        "-- what is compared of failing workflows\n",
+        "w.id IN (SELECT workflow_id FROM failure_streaks WHERE ($12::bigint IS NULL OR team_id = $12) AND failures >= $13)
+           AND ($12::bigint IS NULL OR w.team_id = $12)",
+        filter,
+        team,
+        least
+    )
+    .fetch_all(db)
+    .await
 }
 
 #[cfg(test)]

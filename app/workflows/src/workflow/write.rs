@@ -5,7 +5,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 use sqlx::types::Json;
 
-use super::{State, Workflow};
+use super::{PausedBy, State, Workflow};
 use crate::definition::policies::{CatchUp, OnLost, Overlap};
 use crate::definition::spec::Spec;
 
@@ -86,7 +86,7 @@ macro_rules! write_row {
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
                timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
-               fires_per_hour = $27, input_bytes = $28, labels = $29
+               fires_per_hour = $27, input_bytes = $28, labels = $29, paused_by = $30
          WHERE id = $1
         "#,
             $next.id.0,
@@ -118,6 +118,7 @@ macro_rules! write_row {
             usage.fires_per_hour,
             usage.input_bytes,
             Json(&$next.spec.labels) as _,
+            $next.paused_by as Option<PausedBy>,
             $($values),*
         )
         .execute($tx)
@@ -175,22 +176,22 @@ pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change
         ), version AS (
             INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
             SELECT $1, $14,
-                   GREATEST($30::timestamptz,
+                   GREATEST($31::timestamptz,
                             INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
-                            -- it reads each day from $30 on, so only if there may be a decision. If the clock went back,
+                            -- it reads each day from $31 on, so only if there may be a decision. If the clock went back,
                             -- the decisions of the meantime are counted in later minutes
-                            CASE WHEN NOT $32
-                                  AND ($33
-                                       OR EXISTS (SELECT FROM decision_minutes WHERE team_id = $34 AND minute > $30)
-                                       OR EXISTS (SELECT FROM decision_sums WHERE team_id = $34 AND minute > $30))
-                                 THEN INTERVAL '1 microsecond' + last_decision_from($1, $30) END,
+                            CASE WHEN NOT $33
+                                  AND ($34
+                                       OR EXISTS (SELECT FROM decision_minutes WHERE team_id = $35 AND minute > $31)
+                                       OR EXISTS (SELECT FROM decision_sums WHERE team_id = $35 AND minute > $31))
+                                 THEN INTERVAL '1 microsecond' + last_decision_from($1, $31) END,
                             INTERVAL '1 microsecond' + (SELECT cursor FROM progress)),
                    $7, $8, $11, $9, $10
             RETURNING valid_from
         ), watched AS (
             INSERT INTO ledger AS l (workflow_id, cursor, watch_at, activated_on)
             SELECT $1, COALESCE((SELECT cursor FROM progress), valid_from - INTERVAL '1 microsecond'), valid_from,
-                   CASE WHEN $31 THEN valid_from END
+                   CASE WHEN $32 THEN valid_from END
               FROM version
             ON CONFLICT (workflow_id) DO UPDATE
                SET cursor = GREATEST(l.cursor, excluded.cursor),

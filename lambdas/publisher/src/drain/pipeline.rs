@@ -15,7 +15,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
 use crate::claim::{Choice, Lane, Wanted, claim_due_workflows};
-use crate::database::error::in_words;
+use crate::database_error::in_words;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;

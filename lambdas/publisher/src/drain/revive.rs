@@ -12,7 +12,7 @@ use db::PgPool;
 
 use crate::claim::workflows::read_workflows;
 use crate::converge::desired::{desired_schedule, wanted_hash};
-use crate::database::error::in_words;
+use crate::database_error::in_words;
 use crate::publisher::Publisher;
 use crate::scheduler::lease::Span;
 

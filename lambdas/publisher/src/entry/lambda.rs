@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use lambda_database::Login;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::claim;
-use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
 use crate::metrics::emf::render_emf_line;
@@ -18,6 +18,8 @@ use crate::scheduler::lease::{Renewal, Span};
 
 /// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);
+/// How long a collector that does not answer delays the answer. Afterwards Lambda freezes the process.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 /// While a tick waits for a retry, it checks for edits this often.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
@@ -30,7 +32,7 @@ pub async fn serve_lambda(publisher: Publisher, login: Login) -> Result<(), lamb
     let (publisher, login, is_busy) = (&publisher, &login, &busy);
     let serving = lambda_runtime::run(service_fn(move |event| async move {
         let _busy = is_busy.lock().await;
-        invoke(publisher, login, event).await
+        Box::pin(invoke(publisher, login, event)).await
     }));
     tokio::select! {
         served = serving => served,
@@ -53,12 +55,16 @@ async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>)
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     let deadline = publisher.now() + left;
     let is_sweep = event.payload["sweep"] == true;
-    let drained = match work(publisher, is_sweep, deadline).await {
+    // Boxed, as below.
+    let drained = match Box::pin(work(publisher, is_sweep, deadline)).await {
         // The secret is read again only once: a second refusal is an error, and the next tick tries again.
-        Err(error) if login.renewed_after(publisher.pool(), &error).await => work(publisher, is_sweep, deadline).await,
+        Err(error) if Box::pin(login.renewed_after(publisher.pool(), &error)).await => {
+            Box::pin(work(publisher, is_sweep, deadline)).await
+        }
         drained => drained,
     };
-    write_metrics(publisher, deadline).await;
+    Box::pin(write_metrics(publisher, deadline)).await;
+    Box::pin(traces::flush(time_left(publisher, deadline).min(FLUSH_LIMIT))).await;
     let report = drained.map_err(TickError)?;
     tracing::info!(report = %serde_json::json!(report), "drain ended");
     Ok(report)
@@ -95,10 +101,17 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
 /// Writes metrics, also after a failed invocation, when they matter most. Gauges that cannot be read are left out.
 async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
-    let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
-    let gauges = read_gauges(publisher.pool(), publisher.metrics().outbox_mark(), left).await;
-    let totals = publisher.metrics().take_totals();
-    println!("{}", render_emf_line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
+    let left = time_left(publisher, deadline);
+    let metrics = publisher.metrics();
+    let gauges = read_gauges(publisher.pool(), metrics.outbox_mark(), metrics.queues(), left).await;
+    let totals = metrics.take_totals();
+    let dropped = traces::take_dropped_spans();
+    println!("{}", render_emf_line(&publisher.config().env, &totals, dropped, &gauges, publisher.clock().now()));
+}
+
+/// How long the tick may continue before it answers.
+fn time_left(publisher: &Publisher, deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING)
 }
 
 /// Why a tick failed; the next tick tries again.

@@ -8,10 +8,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use db::Listener;
+use lambda_database::Login;
 use tokio::net::TcpListener;
 
 use crate::claim;
-use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
 use crate::failpoint::Point;
@@ -22,6 +22,8 @@ use crate::scheduler::lease::{Renewal, Span};
 
 /// The channel on which the app notifies the publisher after the commit of an edit.
 const CHANNEL: &str = "cronbox_outbox";
+/// How often it mirrors the dead letters, so that a requested redrive waits no longer.
+const MIRROR_EVERY: Duration = Duration::from_secs(15);
 /// The pause before it listens again after the connection was lost.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -37,19 +39,21 @@ impl Publisher {
         shutdown: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
         let span = self.new_span(None, Renewal::On);
-        let mut working = pin!(async { tokio::join!(self.drain_often(&span, login), self.sweep_often(&span)) });
+        let mut working = pin!(async {
+            tokio::join!(self.drain_often(&span, login), self.sweep_often(&span), self.mirror_often(&span))
+        });
         let mut listening = pin!(self.receive_notifications(&span, login));
         let mut serving = pin!(self.serve_metrics(metrics));
         tokio::select! {
             never = &mut listening => match never {},
             never = &mut serving => match never {},
-            ((), ()) = &mut working => return Ok(()),
+            ((), (), ()) = &mut working => return Ok(()),
             () = shutdown => span.end_span(),
         }
         tokio::select! {
             never = listening => match never {},
             never = serving => match never {},
-            ((), ()) = working => Ok(()),
+            ((), (), ()) = working => Ok(()),
         }
     }
 
@@ -83,6 +87,17 @@ impl Publisher {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = span.wait_for_notification() => {}
+                () = span.wait_for_end() => {}
+            }
+        }
+    }
+
+    /// Mirrors the dead letters again and again; each pass logs its failures.
+    async fn mirror_often(&self, span: &Span) {
+        while span.may_claim() {
+            self.mirror_dead_letters().await;
+            tokio::select! {
+                () = tokio::time::sleep(MIRROR_EVERY) => {}
                 () = span.wait_for_end() => {}
             }
         }

@@ -42,6 +42,7 @@ impl Publisher {
             }
             report.add_part(drained.report);
             if !claim::has_due(self.pool()).await? {
+                self.mirror_dead_letters().await;
                 return Ok(report);
             }
             let pause = match drained.ending {

@@ -6,19 +6,26 @@
 use chrono::{DateTime, Utc};
 use schedule::Environment;
 use serde_json::{Map, Value, json};
+use traces::Dropped;
 
 use super::Totals;
 use crate::metrics::gauges::Gauges;
 
 const NAMESPACE: &str = "cronbox";
 /// Classes of drift, so that a class without drift is reported as 0.
-const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
+pub(super) const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
 
-/// Returns the counters of one invocation, and the gauges of outbox and ledger after it.
-pub(crate) fn render_emf_line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
+/// Returns the counters of one invocation, with the spans that it or the last flush dropped, and the gauges of outbox and ledger after it.
+pub(crate) fn render_emf_line(
+    env: &Environment,
+    totals: &Totals,
+    dropped: Dropped,
+    gauges: &Gauges,
+    now: DateTime<Utc>,
+) -> Value {
     let mut values = Map::new();
     let mut definitions = Vec::new();
-    for (name, unit, value) in metrics(totals, gauges) {
+    for (name, unit, value) in metrics(totals, dropped, gauges) {
         definitions.push(json!({"Name": name, "Unit": unit}));
         values.insert(name, value);
     }
@@ -28,7 +35,7 @@ pub(crate) fn render_emf_line(env: &Environment, totals: &Totals, gauges: &Gauge
     Value::Object(values)
 }
 
-fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value)> {
+fn metrics(totals: &Totals, dropped: Dropped, gauges: &Gauges) -> Vec<(String, &'static str, Value)> {
     let report = totals.report;
     let counts = [
         ("processed", report.processed),
@@ -43,6 +50,7 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
         ("DrainsStopped", totals.stops),
         ("SweepListed", totals.sweep_listed),
         ("SweepRead", totals.sweep_read),
+        ("SpansDropped", dropped.queue_full + dropped.not_delivered),
     ];
     let mut metrics: Vec<_> =
         counts.into_iter().map(|(name, count)| (name.to_owned(), "Count", json!(count))).collect();
@@ -60,7 +68,11 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
         ("Missed", gauges.decisions.map(|decisions| decisions.missed)),
         ("CaughtUp", gauges.decisions.map(|decisions| decisions.caught_up)),
         ("Abandoned", gauges.count_abandoned()),
+        ("RunsFailed", gauges.runs_failed),
+        ("AutoPaused", gauges.auto_paused),
+        ("SkippedOverlap", gauges.skipped_overlap),
         ("FiresDisagree", gauges.fires_disagree),
+        ("MessagesFailed", gauges.messages_failed),
         ("OrphansRefused", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("ChangesRefused", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),
         ("OrphansWaiting", gauges.sweeps.map(|sweeps| sweeps.orphans_waiting)),
@@ -77,6 +89,12 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
             let count = drift.get(class).copied().unwrap_or_default();
             (format!("Drift_{class}"), "Count", json!(count))
         }));
+    }
+    if let Some(letters) = &gauges.dead_letters {
+        let present =
+            letters.present.iter().map(|(queue, count)| (format!("DeadLetters_{queue}"), "Count", json!(count)));
+        metrics.extend(present);
+        metrics.push(("DeadLetterRedrivesFailed".to_owned(), "Count", json!(letters.redrives_failed)));
     }
     metrics
 }

@@ -1,5 +1,6 @@
 //! Step 3 of 7: the gauges of the outbox and the ledger, read from the database whenever metrics are written.
 
+mod dead_letters;
 mod ledger;
 pub(crate) mod outbox;
 mod sweeps;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use db::PgPool;
 use tokio::time::Instant;
 
+use self::dead_letters::{DeadLetters, count_dead_letters};
 use self::ledger::Decisions;
 use self::outbox::OutboxMark;
 use self::sweeps::{Sweeps, read_sweep_gauges};
@@ -44,12 +46,27 @@ pub(crate) struct Gauges {
     pub(crate) runs_waiting_secs: Option<f64>,
     /// Fires of the last hour that the published expression does not name by our zone data.
     pub(crate) fires_disagree: Option<i64>,
+    /// Runs of the last hour that failed or timed out.
+    pub(crate) runs_failed: Option<i64>,
+    /// Workflows that cronbox has paused because their runs failed.
+    pub(crate) auto_paused: Option<i64>,
+    /// Due times of the last hour that did not run because of an earlier run of their workflow.
+    pub(crate) skipped_overlap: Option<i64>,
+    /// Messages of notifications that failed in the last hour and are still failed.
+    pub(crate) messages_failed: Option<i64>,
+    /// Mirrored messages of the dead-letter queues; `None` also if no queue is mirrored.
+    pub(crate) dead_letters: Option<DeadLetters>,
     /// How many of the gauges above could not be read, or were skipped after too many failures.
     pub(crate) unread: i64,
 }
 
 /// Reads the gauges within `limit`, because metrics come last, when a Lambda has little time left.
-pub(crate) async fn read_gauges(pool: &PgPool, outbox: &OutboxMark, limit: Duration) -> Gauges {
+pub(crate) async fn read_gauges(
+    pool: &PgPool,
+    outbox: &OutboxMark,
+    queues: &[&'static str],
+    limit: Duration,
+) -> Gauges {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Gauges {
         lag_secs: reading.figure("outbox lag", outbox.lag_secs(pool)).await,
@@ -63,6 +80,14 @@ pub(crate) async fn read_gauges(pool: &PgPool, outbox: &OutboxMark, limit: Durat
         runs_abandoned: reading.figure("runs abandoned", ledger::runs_abandoned(pool)).await,
         runs_waiting_secs: reading.figure("runs waiting", ledger::runs_waiting_secs(pool)).await,
         fires_disagree: reading.figure("disagreements", ledger::count_disagreements(pool)).await,
+        runs_failed: reading.figure("runs failed", ledger::runs_failed(pool)).await,
+        auto_paused: reading.figure("auto paused", ledger::auto_paused(pool)).await,
+        skipped_overlap: reading.figure("skipped by overlap", ledger::times_skipped_by_overlap(pool)).await,
+        messages_failed: reading.figure("messages failed", ledger::messages_failed(pool)).await,
+        dead_letters: match queues {
+            [] => None,
+            queues => reading.figure("dead letters", count_dead_letters(pool, queues)).await,
+        },
         unread: reading.unread,
     }
 }

@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use super::emf::DRIFT;
 use super::{Metrics, Totals};
 use crate::metrics::gauges::{Gauges, read_gauges};
 
@@ -50,7 +51,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let gauges = read_gauges(pool, metrics.outbox_mark(), Duration::MAX).await;
+            let gauges = read_gauges(pool, metrics.outbox_mark(), metrics.queues(), Duration::MAX).await;
             (StatusCode::OK, render(&metrics.so_far(), &gauges)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
@@ -84,17 +85,38 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         calls.get_or_create(&[("answer", answer)]).inc_by(count);
     }
     registry.register("api_calls", "Calls of EventBridge's API, by how they ended", calls);
-    let drift = Family::<[(&str, String); 1], Gauge>::default();
-    for (class, count) in gauges.drift.iter().flatten() {
-        drift.get_or_create(&[("class", class.clone())]).set(*count);
+    let dropped = Family::<[(&str, &str); 1], prometheus_client::metrics::counter::Counter>::default();
+    for (reason, spans) in traces::dropped_spans().by_reason() {
+        dropped.get_or_create(&[("reason", reason)]).inc_by(spans);
+    }
+    registry.register("spans_dropped", "Spans that the collector did not get, by reason", dropped);
+    let drift = Family::<[(&str, &str); 1], Gauge>::default();
+    if let Some(found) = &gauges.drift {
+        for class in DRIFT {
+            let count = found.get(class).copied().unwrap_or_default();
+            drift.get_or_create(&[("class", class)]).set(count);
+        }
     }
     registry.register("drift", "Workflows whose schedule is not as published, by class", drift);
+    if let Some(letters) = &gauges.dead_letters {
+        let present = Family::<[(&str, &str); 1], Gauge>::default();
+        for (queue, count) in &letters.present {
+            present.get_or_create(&[("queue", *queue)]).set(*count);
+        }
+        registry.register("dead_letters", "Messages in the dead-letter queues, as last mirrored", present);
+        let failed = ConstGauge::new(letters.redrives_failed);
+        registry.register("dead_letter_redrives_failed", "Of these, messages whose last redrive failed", failed);
+    }
     let remaining = i64::try_from(report.remaining).unwrap_or(i64::MAX);
     registry.register("remaining", "Workflows due or backed off after the last drain", ConstGauge::new(remaining));
     // A gauge that could not be read is left out, because 0 would say that everything is fine.
     for (name, help, secs) in [
         ("outbox_lag_seconds", "Age of the oldest open edit", gauges.lag_secs),
-        ("ledger_lag_seconds", "Seconds by which the app's watchdog is behind", gauges.ledger_lag_secs),
+        (
+            "ledger_lag_seconds",
+            "Seconds by which the app's watchdog is behind its grace of 300 s; normally at most 60",
+            gauges.ledger_lag_secs,
+        ),
         (
             "runs_waiting_seconds",
             "Seconds for which the oldest run has waited for an executor",
@@ -113,7 +135,15 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
         ("abandoned", "Times and runs abandoned in the last hour", gauges.count_abandoned()),
+        ("runs_failed", "Runs of the last hour that failed or timed out", gauges.runs_failed),
+        ("auto_paused", "Workflows that cronbox has paused because their runs failed", gauges.auto_paused),
+        (
+            "skipped_overlap",
+            "Times of the last hour that did not run because of an earlier run of their workflow",
+            gauges.skipped_overlap,
+        ),
         ("fires_disagree", "Fires of the last hour that the published expression does not name", gauges.fires_disagree),
+        ("messages_failed", "Messages of notifications that failed in the last hour", gauges.messages_failed),
         ("held", "1 while the database waits for the acceptance of its ledger", gauges.held),
         ("figures_unread", "Gauges that could not be read for this scrape", Some(gauges.unread)),
         ("orphans_refused", "Orphans that wait for force", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),

@@ -17,6 +17,28 @@ pub(crate) enum Operation {
     Get,
 }
 
+impl Operation {
+    /// The name in AWS' API.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Operation::Create => "CreateSchedule",
+            Operation::Update => "UpdateSchedule",
+            Operation::Delete => "DeleteSchedule",
+            Operation::Get => "GetSchedule",
+        }
+    }
+
+    /// The name of its span, by the conventions for AWS' SDK.
+    pub(crate) fn span_name(self) -> &'static str {
+        match self {
+            Operation::Create => "Scheduler/CreateSchedule",
+            Operation::Update => "Scheduler/UpdateSchedule",
+            Operation::Delete => "Scheduler/DeleteSchedule",
+            Operation::Get => "Scheduler/GetSchedule",
+        }
+    }
+}
+
 /// The kind of a refusal. Its meaning depends on the call: see `converge/decide.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -42,6 +64,23 @@ pub(crate) enum Kind {
     NotSent,
     /// None of these.
     Unclassified,
+}
+
+impl Kind {
+    /// The word of the metrics and of the traces.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Kind::NotSent => "not_sent",
+            Kind::NotFound => "not_found",
+            Kind::Conflict => "conflict",
+            Kind::Throttled => "throttled",
+            Kind::Transient => "transient",
+            Kind::Denied => "denied",
+            Kind::Environment | Kind::Role => "environment",
+            Kind::Invalid | Kind::Setting => "invalid",
+            Kind::Unclassified => "unclassified",
+        }
+    }
 }
 
 /// Whether a refused request may still take effect, or already has.

@@ -10,17 +10,20 @@ pub enum Login {
     App,
     /// Of the publishers
     Publisher,
+    /// Of the notifiers, which only tests start
+    Notifier,
 }
 
 impl Login {
     /// All of them.
-    pub const ALL: [Login; 2] = [Login::App, Login::Publisher];
+    pub const ALL: [Login; 3] = [Login::App, Login::Publisher, Login::Notifier];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Login::App => "cronbox_app_login",
             Login::Publisher => "cronbox_publisher_login",
+            Login::Notifier => "cronbox_notifier_login",
         }
     }
 
@@ -29,6 +32,7 @@ impl Login {
         match self {
             Login::App => db::APP_GROUP,
             Login::Publisher => db::PUBLISHER_GROUP,
+            Login::Notifier => db::NOTIFIER_GROUP,
         }
     }
 }

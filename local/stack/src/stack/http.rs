@@ -1,5 +1,6 @@
 //! Requests of a test to the apps of a stack.
 
+use anyhow::Context as _;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -25,6 +26,17 @@ impl Stack {
             request = request.json(&body);
         }
         send_request(request).await.unwrap_or_else(|error| panic!("no answer from {url}: {error:#}"))
+    }
+
+    /// Makes a link that signs in to the console once, with the admin key: its path.
+    ///
+    /// # Errors
+    /// Fails if the app does not make one.
+    pub async fn sign_in_link(&self) -> anyhow::Result<String> {
+        let url = format!("{}/api/v1/sign-in-links", self.url());
+        let answer = send_request(self.http.post(url).header("X-API-Key", &self.keys.admin)).await?;
+        let path = answer.body["path"].as_str();
+        path.map(str::to_owned).with_context(|| format!("the app answered {}", answer.status))
     }
 
     /// The HTTP client, for requests without a function here.

@@ -49,6 +49,8 @@ pub struct StackOptions {
     pub stand_in: stand_in::Options,
     /// Changes to the app's configuration
     pub app: fn(&mut app::Config),
+    /// Whether the publisher mirrors the stand-in's dead-letter queues, and redrives their messages
+    pub mirrors_dead_letters: bool,
     /// Changes to the publisher's configuration
     pub publisher: fn(&mut publisher::Config),
 }
@@ -72,6 +74,7 @@ impl Default for StackOptions {
                 ..stand_in::Options::default()
             },
             app: |_| {},
+            mirrors_dead_letters: false,
             publisher: |_| {},
         }
     }
@@ -91,6 +94,7 @@ pub struct Stack {
     pub scheduler: Client,
     /// The publisher that `publish` runs
     pub publisher: Publisher,
+    letters: publisher::DeadLetterSettings,
     publisher_pool: PgPool,
     database: Database,
     http: reqwest::Client,
@@ -169,7 +173,11 @@ impl Stack {
             .await?;
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;
+        if options.mirrors_dead_letters {
+            publisher_config.letters = parts::dead_letter_settings(&served.endpoint, &app.url, &keys)?;
+        }
         (options.publisher)(&mut publisher_config);
+        let letters = publisher_config.letters.clone();
         let publisher_pool = parts::publisher_pool(&ground.database.dsn_as(Login::Publisher)).await?;
         let publisher = Publisher::new(publisher_config, publisher_pool.clone(), scheduler.clone(), clock.clone());
         let publishing = (options.publishing == Publishing::Listening).then(|| {
@@ -183,6 +191,7 @@ impl Stack {
             stand_in,
             scheduler,
             publisher,
+            letters,
             publisher_pool,
             database: ground.database,
             http: reqwest::Client::builder().no_proxy().build()?,
@@ -293,12 +302,28 @@ impl Stack {
         stand_in.iter().chain(&ours).map(|(name, value)| (*name, (*value).to_owned())).collect()
     }
 
+    /// The further environment variables of a publisher that mirrors the stand-in's dead-letter queues.
+    pub fn dead_letter_environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("CRONBOX_SCHEDULE_DLQ_URL", self.queue_url(SCHEDULE_DLQ)),
+            ("CRONBOX_RUNNER_DLQ_URL", self.queue_url(RUNNER_DLQ)),
+            ("CRONBOX_APP_BASE_URL", self.url().to_owned()),
+            ("CRONBOX_SCHEDULER_API_KEY", self.keys.scheduler.clone()),
+        ]
+    }
+
+    /// The URL of a dead-letter queue of the stand-in.
+    pub fn queue_url(&self, arn: &str) -> String {
+        parts::queue_url(self.scheduler_url(), arn)
+    }
+
     /// Creates another publisher on the same database and schedules.
     ///
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn another_publisher(&self) -> Result<Publisher> {
         let pool = parts::publisher_pool(&self.publisher_dsn()).await?;
-        Ok(Publisher::new(parts::publisher_config()?, pool, self.scheduler.clone(), self.clock.clone()))
+        let config = publisher::Config { letters: self.letters.clone(), ..parts::publisher_config()? };
+        Ok(Publisher::new(config, pool, self.scheduler.clone(), self.clock.clone()))
     }
 }

@@ -58,6 +58,7 @@ impl Instance {
         let admin_url = admin.as_ref().map(url_of).transpose()?;
         let listeners = app::Listeners { api: listener, admin };
         app.prepare_identity_provider()?;
+        app.prepare_heartbeat()?;
         let mut serving = tokio::spawn(app::serve_app(listeners, app.clone(), stop.apps.clone().into()));
         tokio::select! {
             ended = &mut serving => {
@@ -104,6 +105,8 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         bind_addr: listener.local_addr()?,
         admin_addr: None,
         metrics_emf: false,
+        heartbeat_url: None,
+        heartbeat_allow_http: false,
         env: parse_environment()?,
         schedules: None,
         db_max_connections: 40,
@@ -136,6 +139,9 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         job_timeouts: When::every_secs(30),
         job_statistics: When::every_secs(60),
         job_audit: When::every_secs(10),
+        job_notifications: "5s".parse()?,
+        job_conditions: "60s".parse()?,
+        job_verify: "600s".parse()?,
         job_prune: "0 3 * * *".parse()?,
         outbox_keep_days: 7,
         outbox_keep_failed_days: 90,
@@ -164,6 +170,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         team_fires_per_minute: 0,
         team_input_bytes: 0,
         oidc: app::config::Oidc { oidc_groups_claim: "groups".to_owned(), ..app::config::Oidc::default() },
+        mail: app::config::MailSettings::default(),
     })
 }
 
@@ -184,9 +191,28 @@ pub(super) fn publisher_config() -> Result<publisher::Config> {
         api_concurrency: 64,
         api_tps: 10_000,
         config_generation: 0,
+        letters: publisher::DeadLetterSettings::default(),
         #[cfg(debug_assertions)]
         fault: None,
     })
+}
+
+/// The stand-in's queues, and the app of the stack.
+pub(super) fn dead_letter_settings(endpoint: &str, app: &str, keys: &Keys) -> Result<publisher::DeadLetterSettings> {
+    Ok(publisher::DeadLetterSettings {
+        schedule_dlq_url: Some(queue_url(endpoint, SCHEDULE_DLQ).parse()?),
+        runner_dlq_url: Some(queue_url(endpoint, RUNNER_DLQ).parse()?),
+        app_base_url: Some(app.parse()?),
+        scheduler_api_key: Some(keys.scheduler.clone()),
+        ..publisher::DeadLetterSettings::default()
+    })
+}
+
+/// The URL of a queue of the stand-in at `endpoint`.
+pub(super) fn queue_url(endpoint: &str, arn: &str) -> String {
+    let mut parts = arn.rsplit(':');
+    let (name, account) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!("{endpoint}/{account}/{name}")
 }
 
 pub(super) fn parse_environment() -> Result<Environment> {

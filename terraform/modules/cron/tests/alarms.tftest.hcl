@@ -38,7 +38,7 @@ run "alarms" {
     condition = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset([
       "publisher-heartbeat", "publisher-errors", "publisher-duration", "publisher-events-dropped", "publisher-dead-letters-undelivered",
       "outbox-lag", "figures-unread", "outbox-failed", "drains-stopped", "database-held", "xmin-age", "drift", "sweep-age", "orphans-refused", "changes-refused",
-      "ledger-lag", "runs-waiting", "occurrences-missed", "occurrences-abandoned", "fires-disagree",
+      "ledger-lag", "runs-waiting", "occurrences-missed", "occurrences-abandoned", "runs-failed", "auto-paused", "skipped-overlap", "messages-failed", "fires-disagree",
       "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
       "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
       "runner-dead-letters-undelivered", "runner-duration",
@@ -91,6 +91,14 @@ run "alarms" {
       aws_cloudwatch_metric_alarm.this[name].threshold == 1 && aws_cloudwatch_metric_alarm.this[name].comparison_operator == "GreaterThanOrEqualToThreshold"
     ])
     error_message = "One fire that disagrees, one missed time or one abandoned run raises its alarm."
+  }
+
+  assert {
+    condition = alltrue([for name, alarm in { runs-failed = ["RunsFailed", 10, 3], auto-paused = ["AutoPaused", 1, 1], skipped-overlap = ["SkippedOverlap", 10, 3], messages-failed = ["MessagesFailed", 1, 1] } :
+      aws_cloudwatch_metric_alarm.this[name].metric_name == alarm[0] && aws_cloudwatch_metric_alarm.this[name].statistic == "Maximum" &&
+      aws_cloudwatch_metric_alarm.this[name].threshold == alarm[1] && aws_cloudwatch_metric_alarm.this[name].evaluation_periods == alarm[2]
+    ])
+    error_message = "Workflows that fail, that cronbox has paused, or whose runs take too long raise their alarms, and so do messages that fail."
   }
 
   assert {
@@ -154,8 +162,8 @@ run "tickets_have_their_own_topics" {
 
   assert {
     condition = toset([for name, alarm in aws_cloudwatch_metric_alarm.this : name if alarm.alarm_actions == toset(var.ticket_topic_arns) && alarm.ok_actions == toset(var.ticket_topic_arns)]) == toset([
-      "figures-unread", "fires-disagree", "orphans-refused", "publisher-dead-letters-undelivered", "publisher-duration",
-      "publisher-events-dropped", "runner-duration", "sweep-age", "xmin-age",
+      "auto-paused", "figures-unread", "fires-disagree", "messages-failed", "orphans-refused", "publisher-dead-letters-undelivered",
+      "publisher-duration", "publisher-events-dropped", "runner-duration", "runs-failed", "skipped-overlap", "sweep-age", "xmin-age",
     ])
     error_message = "What loses or delays no fire can wait."
   }
@@ -178,7 +186,7 @@ run "dashboard" {
 
   assert {
     condition = [for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : [for metric in widget.properties.metrics : metric[1]] if widget.properties.title == "ledger"] == [
-      ["Missed", "Abandoned", "CaughtUp", "LedgerLagSeconds"],
+      ["Missed", "Abandoned", "CaughtUp", "SkippedOverlap", "RunsFailed", "AutoPaused", "MessagesFailed", "LedgerLagSeconds"],
     ]
     error_message = "The decisions about due times, below the steps."
   }

@@ -61,19 +61,28 @@ override_resource {
 override_resource {
   target          = aws_sqs_queue.dead_letters["schedules"]
   override_during = plan
-  values          = { arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq" }
+  values = {
+    arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
+    id  = "https://sqs.eu-west-1.amazonaws.com/123456789012/cronbox-test-schedules-dlq"
+  }
 }
 
 override_resource {
   target          = aws_sqs_queue.dead_letters["runner"]
   override_during = plan
-  values          = { arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-runner-dlq" }
+  values = {
+    arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-runner-dlq"
+    id  = "https://sqs.eu-west-1.amazonaws.com/123456789012/cronbox-test-runner-dlq"
+  }
 }
 
 override_resource {
   target          = aws_sqs_queue.dead_letters["publisher"]
   override_during = plan
-  values          = { arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-publisher-dlq" }
+  values = {
+    arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-publisher-dlq"
+    id  = "https://sqs.eu-west-1.amazonaws.com/123456789012/cronbox-test-publisher-dlq"
+  }
 }
 
 override_resource {
@@ -139,10 +148,17 @@ run "publisher" {
       CRONBOX_SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-scheduler"
       CRONBOX_SCHEDULE_GROUP     = "cronbox-test"
       CRONBOX_SCHEDULE_DLQ_ARN   = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
-      CRONBOX_BATCH_SIZE         = "100"
-      CRONBOX_MAX_ATTEMPTS       = "10"
-      CRONBOX_API_CONCURRENCY    = "64"
-      CRONBOX_API_TPS            = "200"
+
+      CRONBOX_SCHEDULE_DLQ_URL             = "https://sqs.eu-west-1.amazonaws.com/123456789012/cronbox-test-schedules-dlq"
+      CRONBOX_RUNNER_DLQ_URL               = "https://sqs.eu-west-1.amazonaws.com/123456789012/cronbox-test-runner-dlq"
+      CRONBOX_PUBLISHER_DLQ_URL            = "https://sqs.eu-west-1.amazonaws.com/123456789012/cronbox-test-publisher-dlq"
+      CRONBOX_APP_BASE_URL                 = "https://cron.example.com"
+      CRONBOX_SCHEDULER_API_KEY_SECRET_ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+
+      CRONBOX_BATCH_SIZE      = "100"
+      CRONBOX_MAX_ATTEMPTS    = "10"
+      CRONBOX_API_CONCURRENCY = "64"
+      CRONBOX_API_TPS         = "200"
     }
     error_message = "The publisher gets every setting, and no secret."
   }

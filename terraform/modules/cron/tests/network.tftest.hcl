@@ -64,7 +64,8 @@ run "without_endpoints_aws_is_reached_by_nat" {
       [for rule in aws_vpc_security_group_egress_rule.runner_to_aws : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"] &&
       length(aws_vpc_security_group_egress_rule.publisher_to_endpoints) == 0 &&
       length(aws_vpc_security_group_egress_rule.runner_to_endpoints) == 0 &&
-      length(aws_vpc_security_group_egress_rule.runner_to_app) == 0
+      length(aws_vpc_security_group_egress_rule.runner_to_app) == 0 &&
+      length(aws_vpc_security_group_egress_rule.publisher_to_app) == 0
     )
     error_message = "AWS's addresses change, so both may reach port 443 of every address."
   }
@@ -95,9 +96,11 @@ run "with_endpoints_aws_is_reached_only_by_them" {
     condition = (
       aws_vpc_security_group_egress_rule.runner_to_app[0].cidr_ipv4 == null &&
       aws_vpc_security_group_egress_rule.runner_to_app[0].referenced_security_group_id == "sg-0000000000000000a" &&
-      aws_vpc_security_group_egress_rule.runner_to_app[0].to_port == 443
+      aws_vpc_security_group_egress_rule.runner_to_app[0].to_port == 443 &&
+      aws_vpc_security_group_egress_rule.publisher_to_app[0].cidr_ipv4 == null &&
+      aws_vpc_security_group_egress_rule.publisher_to_app[0].referenced_security_group_id == "sg-0000000000000000a"
     )
-    error_message = "The runner reaches only the app's group."
+    error_message = "The runner and the publisher reach only the app's group."
   }
 }
 
@@ -135,6 +138,13 @@ run "the_app_admits_the_runner" {
     ]
     error_message = "The app's group admits the runner on its port."
   }
+
+  assert {
+    condition = [for rule in aws_vpc_security_group_ingress_rule.app_from_publisher : "${rule.security_group_id} ${rule.from_port} ${rule.to_port}"] == [
+      "sg-0000000000000000a 8443 8443",
+    ]
+    error_message = "The app's group admits the publisher, which redrives dead letters."
+  }
 }
 
 run "the_app_has_a_rule_of_its_own_with_endpoints" {
@@ -155,11 +165,11 @@ run "one_endpoint_is_not_enough" {
 
   variables {
     create_vpc_endpoints             = true
-    interface_endpoint_service_names = ["secretsmanager"]
+    interface_endpoint_service_names = ["scheduler", "secretsmanager"]
   }
 
   assert {
     condition     = length(aws_vpc_security_group_egress_rule.publisher_to_aws) == 1
-    error_message = "The publisher reaches EventBridge Scheduler by NAT."
+    error_message = "The publisher reaches SQS by NAT."
   }
 }

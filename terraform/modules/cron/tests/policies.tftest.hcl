@@ -62,6 +62,22 @@ run "publisher_may" {
         Resource = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
       },
       {
+        Sid    = "MirrorDeadLetters"
+        Effect = "Allow"
+        Action = ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
+        Resource = [
+          "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq",
+          "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-runner-dlq",
+          "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-publisher-dlq",
+        ]
+      },
+      {
+        Sid      = "SchedulerKey"
+        Effect   = "Allow"
+        Action   = "secretsmanager:GetSecretValue"
+        Resource = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+      },
+      {
         Sid      = "Logs"
         Effect   = "Allow"
         Action   = ["logs:PutLogEvents", "logs:CreateLogStream"]
@@ -282,11 +298,12 @@ run "only_operators_read_dead_letters" {
         Resource  = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-${name}-dlq"
         Condition = { ArnNotLike = { "aws:PrincipalArn" = [
           "arn:aws:iam::123456789012:root",
+          "arn:aws:iam::123456789012:role/cronbox-test-eu-west-1-publisher",
           "arn:aws:iam::123456789012:role/oncall-*",
         ] } }
       })
     ])
-    error_message = "With a list, only its principals read and remove."
+    error_message = "With a list, only its principals and the publisher read and remove."
   }
 
   assert {

@@ -353,3 +353,23 @@ run "refuses_a_lag_that_a_tick_cannot_keep" {
 
   expect_failures = [var.outbox_lag_alarm_secs]
 }
+
+run "refuses_an_alarm_without_failed_runs" {
+  command = plan
+
+  variables {
+    runs_failed_alarm_count = 0
+  }
+
+  expect_failures = [var.runs_failed_alarm_count]
+}
+
+run "refuses_an_alarm_without_skipped_times" {
+  command = plan
+
+  variables {
+    skipped_overlap_alarm_count = 0
+  }
+
+  expect_failures = [var.skipped_overlap_alarm_count]
+}

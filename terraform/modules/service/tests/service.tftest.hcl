@@ -111,6 +111,7 @@ run "the_app" {
       CRONBOX_BIND_ADDR           = "0.0.0.0:8080"
       CRONBOX_ENV                 = "test"
       CRONBOX_METRICS_EMF         = "true"
+      CRONBOX_PUBLIC_URL          = "https://cron.example.com"
       CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
       CRONBOX_TRUSTED_PROXIES     = "10.0.1.0/24"
       DATABASE_URL                = "postgres://db.example.com:5432/cronbox?sslmode=verify-full"
@@ -127,6 +128,90 @@ run "the_app" {
     condition     = local.containers.migrate.environment.CRONBOX_SERVE_LOGIN == "cronbox_serve_test_1"
     error_message = "The migration makes the login that the secret names."
   }
+}
+
+run "notifications_get_their_urls_from_secrets" {
+  command = plan
+
+  variables {
+    mail = {
+      smtp_url_secret_arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:smtp-AbCdEf:url::"
+      from                = "cronbox <cronbox@example.com>"
+    }
+    heartbeat_url_secret_arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:heartbeat-AbCdEf"
+    public_url               = "https://cronbox.example.com"
+  }
+
+  assert {
+    condition = { for name, value in local.containers.app.environment : name => value if contains(["CRONBOX_MAIL_FROM", "CRONBOX_PUBLIC_URL"], name) } == {
+      CRONBOX_MAIL_FROM  = "cronbox <cronbox@example.com>"
+      CRONBOX_PUBLIC_URL = "https://cronbox.example.com"
+    }
+    error_message = "The app knows the sender, and where people reach it."
+  }
+
+  assert {
+    condition = local.urls == {
+      CRONBOX_HEARTBEAT_URL = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:heartbeat-AbCdEf"
+      CRONBOX_SMTP_URL      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:smtp-AbCdEf:url::"
+    }
+    error_message = "Both URLs are read from the secrets of the operator, at the start of a task."
+  }
+
+  assert {
+    condition = local.operator_secret_arns == [
+      "arn:aws:secretsmanager:eu-west-1:123456789012:secret:heartbeat-AbCdEf",
+      "arn:aws:secretsmanager:eu-west-1:123456789012:secret:smtp-AbCdEf",
+    ]
+    error_message = "ECS may read both secrets."
+  }
+}
+
+run "without_urls_no_secret_of_the_operator_is_read" {
+  command = plan
+
+  assert {
+    condition     = length(local.urls) == 0 && local.notifications == { CRONBOX_PUBLIC_URL = "https://cron.example.com" }
+    error_message = "No mail server and no heartbeat, unless the values name them; messages link to the domain."
+  }
+
+  assert {
+    condition     = !contains(keys(local.logins), "notifier")
+    error_message = "No login for a notifier that is not there."
+  }
+}
+
+run "the_notifier_has_a_login_of_its_own" {
+  command = plan
+
+  variables {
+    has_notifier = true
+  }
+
+  assert {
+    condition     = local.logins.notifier == "cronbox_notify_test_1" && local.containers.migrate.environment.CRONBOX_NOTIFY_LOGIN == "cronbox_notify_test_1"
+    error_message = "The migration makes the login that the secret names."
+  }
+}
+
+run "refuses_a_mail_server_in_clear_text" {
+  command = plan
+
+  variables {
+    mail = { smtp_url_secret_arn = "smtps://user:hunter2@mail.example.com:465", from = "cronbox@example.com" }
+  }
+
+  expect_failures = [var.mail]
+}
+
+run "refuses_a_heartbeat_in_clear_text" {
+  command = plan
+
+  variables {
+    heartbeat_url_secret_arn = "https://hc-ping.com/0195"
+  }
+
+  expect_failures = [var.heartbeat_url_secret_arn]
 }
 
 run "a_rotation_makes_new_tasks_with_another_login" {

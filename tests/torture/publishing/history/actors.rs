@@ -118,6 +118,7 @@ impl History<'_> {
         let at = Arc::new(move |point| turnstile.wait(format!("{point:?}")));
         let hook = Hook { at, stopwatch: self.stopwatch.clone(), seed: self.dice.between(0, u64::MAX) };
         let config = Config {
+            letters: publisher::DeadLetterSettings::default(),
             env: "dev".parse().unwrap(),
             runner_lambda_arn: "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned(),
             scheduler_role_arn: "arn:aws:iam::123456789012:role/scheduler".to_owned(),

@@ -3,8 +3,10 @@
 use api_types::outbox::OutboxView;
 use axum::Json;
 use axum::extract::State;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use utoipa::IntoParams;
+use workflows::definition::field;
 use workflows::outbox::list::{Filter, list_rows};
 use workflows::outbox::operate::{self, Operated, Row, Status};
 
@@ -26,6 +28,8 @@ pub struct OutboxParams {
     status: Option<Status>,
     /// Only rows of this workflow.
     workflow_id: Option<i64>,
+    /// Only rows of edits before this time: with `status=pending`, those that have waited since.
+    created_before: Option<DateTime<Utc>>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
     /// `next_cursor` of the previous page.
@@ -43,7 +47,8 @@ pub(crate) async fn list_outbox(
 ) -> Result<PageAnswer, Error> {
     let limit = page::parse_limit(params.limit)?;
     let before = page::parse_cursor(params.cursor.as_deref())?;
-    let filter = Filter { status: params.status, workflow_id: params.workflow_id, before, limit };
+    let created_before = params.created_before.map(|time| field::check_instant("created_before", time)).transpose()?;
+    let filter = Filter { status: params.status, workflow_id: params.workflow_id, created_before, before, limit };
     let mut tx = begin_read(&app).await?;
     let found = list_rows(&mut tx, filter).await.map_err(failed_read)?;
     tx.commit().await?;

@@ -11,6 +11,8 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use ledger::freezes::{self, Listed};
+use notifications::channel::{MOST_CHANNELS, list_channels};
+use notifications::rule::{MOST_RULES, list_rules};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use workflows::definition::redaction::Audience;
@@ -93,6 +95,10 @@ async fn read_settings(
     lines.extend(keys.into_iter().map(|key| TeamExportLine::Key(to_view(key))));
     let freezes = freezes::list_freezes(db, Listed::OfTeam(id), None, None, MOST_FREEZES).await.map_err(failed_read)?;
     lines.extend(freezes.rows.into_iter().map(|freeze| TeamExportLine::Freeze(view_freeze_at(freeze, now))));
+    let channels = list_channels(db, Some(id), None, MOST_CHANNELS).await.map_err(failed_read)?;
+    lines.extend(channels.rows.iter().map(|channel| TeamExportLine::NotificationChannel(channel.view())));
+    let rules = list_rules(db, Some(id), None, MOST_RULES).await.map_err(failed_read)?;
+    lines.extend(rules.rows.iter().map(|rule| TeamExportLine::NotificationRule(rule.view())));
     Ok(lines)
 }
 

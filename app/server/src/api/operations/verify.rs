@@ -1,9 +1,10 @@
 //! Step 7 of 7: verification for operators: whether the ledger has every due time, its decision and its run.
 
-use api_types::verify::{DifferenceView, UnjudgedView, VerifyView};
+use api_types::verify::{DifferenceView, UnjudgedView, VerifiedDayView, VerifiedDaysView, VerifyView};
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, Days, SecondsFormat, SubsecRound, TimeDelta, Utc};
+use ledger::verify::daily::{VerifiedDay, list_verified_days};
 use ledger::verify::{self, Difference, Findings, Span, Unfit, Unjudged};
 use schedule::ZoneSet;
 use serde::Deserialize;
@@ -34,6 +35,20 @@ pub struct VerifyParams {
     cursor: Option<String>,
 }
 
+/// Days of a list if the request names none: five weeks.
+const USUAL_DAYS: i64 = 35;
+/// Days of a list at most; older verifications are removed with the runs.
+const MOST_DAYS: i64 = 400;
+
+/// Which days.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct VerifiedDaysParams {
+    /// The last days to list, 1 to 400; absent = 35.
+    days: Option<i64>,
+}
+
 /// Verify the ledger: recompute the due times of a span, and list where decisions or runs differ.
 ///
 /// A long span of many workflows is answered in parts: follow `next_cursor` to its end.
@@ -54,6 +69,25 @@ pub(crate) async fn verify_ledger(
     let cursor = verify::find_start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
     drop(connection);
     Ok(Json(view(span, verify::compare_span(&app.pools.reads, span, cursor).await?)))
+}
+
+/// List the daily verifications: what the job `verify` has found on each of the last days (UTC).
+#[utoipa::path(get, path = "/api/v1/verify/days", tag = "operations", params(VerifiedDaysParams),
+    responses((status = 200, body = VerifiedDaysView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn show_verified_days(
+    State(app): State<App>,
+    Auditor(_): Auditor,
+    Params(params): Params<VerifiedDaysParams>,
+) -> Result<Json<VerifiedDaysView>, Error> {
+    let days = match params.days.unwrap_or(USUAL_DAYS) {
+        days if (1..=MOST_DAYS).contains(&days) => days,
+        _ => return Err(FieldError::invalid("days", format!("days must be from 1 to {MOST_DAYS}")).into()),
+    };
+    let since = (app.clock.now() - Days::new(days.unsigned_abs())).date_naive();
+    let mut connection = app.pools.reads.acquire().await?;
+    let found = list_verified_days(&mut connection, since, days).await?;
+    Ok(Json(VerifiedDaysView { items: found.into_iter().map(VerifiedDayView::view_from).collect() }))
 }
 
 fn refused(unfit: Unfit) -> FieldError {
@@ -90,6 +124,13 @@ fn view(span: Span, findings: Findings) -> VerifyView {
         differences: findings.differences.into_iter().map(DifferenceView::view_from).collect(),
         compared_from: findings.compared_from,
         next_cursor: findings.next.map(page::encode_cursor),
+    }
+}
+
+impl ViewFrom<VerifiedDay> for VerifiedDayView {
+    fn view_from(found: VerifiedDay) -> Self {
+        let VerifiedDay { day, due, decided, differences, unproven, started_on, finished_on } = found;
+        Self { day, due, decided, differences, unproven, started_on, finished_on }
     }
 }
 

@@ -12,12 +12,14 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, StatusCode};
 use db::PgPool;
+use uuid::Uuid;
 use workflows::definition::redaction::Audience;
 
 use super::bearer::{self, Credential};
 use super::error::{Error, Limit};
 use crate::App;
 use crate::connection::{Connection, Rank};
+use crate::identity_provider::IdentityProvider;
 
 pub use access::gate::Caller;
 
@@ -34,6 +36,14 @@ impl KeyPrefix {
     pub(crate) fn as_str(&self) -> Option<&str> {
         self.0.get().map(|prefix| &**prefix)
     }
+}
+
+/// The caller of a session, in a request that a page of the console sends to the API in the process. No client can set it.
+#[derive(Clone)]
+pub(crate) struct SessionCaller {
+    pub(crate) caller: Caller,
+    /// The text of its cookie, by which an answer that stays open finds the session again.
+    pub(crate) text: Arc<str>,
 }
 
 /// May read: an admin everything, a team key the data of its team.
@@ -69,6 +79,10 @@ impl FromRequestParts<App> for Caller {
 /// Returns 401 or 429, or the failure of the database.
 pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> Result<Caller, Error> {
     let Peer(peer) = Peer::of_request(&parts.extensions);
+    if let Some(SessionCaller { caller, .. }) = parts.extensions.get() {
+        note_caller(parts, caller);
+        return Ok(caller.clone().at_address(peer));
+    }
     let provider = app.identity_provider();
     let caller = match (bearer::find_credential(&parts.headers, provider.is_some())?, provider) {
         (Credential::Key(key), _) => {
@@ -85,6 +99,12 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
         (Credential::Token(_) | Credential::Nothing, _) => return Err(Error::unauthorized()),
     };
     let caller = caller.at_address(peer);
+    note_caller(parts, &caller);
+    Ok(caller)
+}
+
+/// Notes on the connection whose it is, and the prefix of the key for the line of the request.
+fn note_caller(parts: &Parts, caller: &Caller) {
     if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
         let is_scheduler = caller.kind == Kind::Scheduler;
         connection.raise_rank(if is_scheduler { Rank::Scheduler } else { Rank::Known });
@@ -92,16 +112,29 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     if let Some(KeyPrefix(prefix)) = parts.extensions.get().filter(|_| !caller.is_person()) {
         prefix.get_or_init(|| caller.prefix().clone());
     }
-    Ok(caller)
 }
 
 impl Peer {
-    pub(super) fn of_request(extensions: &Extensions) -> Self {
-        extensions.get().copied().unwrap_or(Self(IpAddr::from([0, 0, 0, 0])))
+    pub(crate) fn of_request(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or_else(Self::unknown)
+    }
+
+    /// That of a request that no server has accepted, in a test.
+    pub(crate) fn unknown() -> Self {
+        Self(IpAddr::from([0, 0, 0, 0]))
     }
 }
 
-fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
+/// The session that a cookie names, and what its holder may do now; `None` if it has ended.
+///
+/// # Errors
+/// Fails if the database does not answer.
+pub(crate) async fn admit_session(app: &App, text: &str, Peer(peer): Peer) -> Result<Option<(Uuid, Admission)>, Error> {
+    let groups = app.identity_provider().map(IdentityProvider::groups);
+    Ok(app.gate.admit_session(&app.pools.reads, text, groups, peer, app.clock.now()).await?)
+}
+
+pub(crate) fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
     let limits = app.gate.limits();
     match admission {
         Admission::Admitted(caller) => Ok(caller),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 /// The header to which each proxy appends the address that it received the request from.
@@ -34,6 +34,15 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     address.ok().map(|address| address.to_canonical())
 }
 
+/// Set by the proxy that ends TLS. It need not be a trusted one: a browser ignores `Strict-Transport-Security` in an answer by http.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Whether the client used https. Each proxy appends how its own client came, so the first one counts.
+pub(crate) fn came_by_https(headers: &HeaderMap) -> bool {
+    let sent = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    sent.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
+}
+
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
@@ -61,5 +70,13 @@ mod tests {
         assert_eq!(client("10.0.0.1", &["203.0.113.9:1234"]), "203.0.113.9");
         assert_eq!(client("10.0.0.1", &["203.0.113.9, unknown"]), "10.0.0.1", "no address: the proxy itself");
         assert_eq!(client("10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3", "a client within the trusted network");
+    }
+
+    /// The browser's own connection is the first that proxies name.
+    #[test]
+    fn the_first_proxy_saw_the_browser() {
+        let came = |sent| came_by_https(&HeaderMap::from_iter([(FORWARDED_PROTO, HeaderValue::from_static(sent))]));
+        assert!(came("https") && came(" HTTPS , http"));
+        assert!(!came("http") && !came("http, https") && !came("") && !came_by_https(&HeaderMap::new()));
     }
 }

@@ -310,11 +310,18 @@ fn by_constraint(constraint: &str) -> Option<Error> {
             Some(Error::conflict("name_taken", "another workflow of the team has this name and is not archived"))
         }
         "team_limits_team_id_fkey" => Some(Error::not_found()),
+        "notification_channels_name" => {
+            Some(Error::conflict("name_taken", "another channel of the team has this name"))
+        }
         "teams_name_key" => Some(Error::conflict("name_taken", "another team has this name")),
         "workflows_team_id_fkey"
         | "api_keys_team_id_fkey"
         | "bulk_operations_team_id_fkey"
-        | "freezes_team_id_fkey" => Some(FieldError::new("unknown_team", "team_id", "no team has this id").into()),
+        | "freezes_team_id_fkey"
+        | "notification_channels_team_id_fkey"
+        | "notification_rules_team_id_fkey" => {
+            Some(FieldError::new("unknown_team", "team_id", "no team has this id").into())
+        }
         _ => None,
     }
 }

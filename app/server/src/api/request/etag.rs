@@ -2,7 +2,7 @@
 //!
 //! | answer | ETag | |
 //! |---|---|---|
-//! | a workflow, a schedule | `"7-<digest>"` | `If-Match` compares only the version before the hyphen |
+//! | a workflow, a schedule, a channel, a rule | `"7-<digest>"` | `If-Match` compares only the version before the hyphen |
 //! | another object | `"<digest>"` | |
 //! | a page of a list | `W/"<digest>"` | weak, because it may be compressed |
 //!
@@ -10,11 +10,13 @@
 
 use std::fmt::Write as _;
 
+use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::error::Error;
@@ -29,6 +31,18 @@ pub(crate) enum Tagged {
     Object,
     /// A page of a list, which may be compressed.
     Page,
+}
+
+/// An object with its version as ETag.
+pub(crate) struct Versioned<T> {
+    pub(crate) version: i64,
+    pub(crate) view: T,
+}
+
+impl<T: Serialize> IntoResponse for Versioned<T> {
+    fn into_response(self) -> Response {
+        ([(header::ETAG, format!("\"{}\"", self.version))], Json(self.view)).into_response()
+    }
 }
 
 /// Gives an answer its ETag, and leaves out the body of one that the client has.

@@ -55,6 +55,21 @@ pub enum IfMatch {
     Versions(Vec<i64>),
 }
 
+impl IfMatch {
+    /// Refuses an edit if the client saw another version than the current one. `object` is what the client must read again.
+    pub(crate) fn check_version(&self, object: &str, version: i64) -> Result<(), Error> {
+        match self {
+            Self::Anything => Ok(()),
+            Self::Versions(versions) if versions.contains(&version) => Ok(()),
+            Self::Versions(_) => Err(Error::Refused(
+                StatusCode::PRECONDITION_FAILED,
+                "version_mismatch",
+                format!("the {object} has version {version} now: read it again"),
+            )),
+        }
+    }
+}
+
 /// How long a write waits for EventBridge.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -74,7 +89,7 @@ pub struct EditRequest {
 
 /// The headers and the query of a request to edit a workflow.
 pub struct EditHead {
-    /// The `traceparent` of the request, or a new one.
+    /// The `traceparent` of what the edit causes.
     pub trace: String,
     /// Which versions the client has seen.
     pub if_match: IfMatch,
@@ -88,7 +103,7 @@ pub struct EditHead {
 #[derive(Clone, Copy)]
 pub struct Deadline(pub tokio::time::Instant);
 
-/// The `traceparent` of the request, or a new one.
+/// The `traceparent` of what the request causes.
 pub struct Trace(pub String);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -218,6 +233,7 @@ impl<S: Send + Sync> FromRequestParts<S> for EditRequest {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
         let Id(id) = Id::<WorkflowId>::from_request_parts(parts, state).await?;
+        traces::current_span().set("cronbox.workflow.id", id.0);
         Ok(Self { id, head: EditHead::from_request_parts(parts, state).await? })
     }
 }
@@ -311,9 +327,11 @@ pub(crate) fn sent_traceparent(headers: &HeaderMap) -> Option<&str> {
     headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).filter(|text| is_traceparent(text))
 }
 
-/// Returns the `traceparent` that the client sent, or a new one with the id of the request.
+/// Returns the `traceparent` of what the request causes: that of its span, or without one that of the client, or a new one
+/// with the id of the request.
 fn read_traceparent(headers: &HeaderMap) -> String {
-    sent_traceparent(headers).map_or_else(new_traceparent, str::to_owned)
+    let of_span = traces::current_span().traceparent();
+    of_span.or_else(|| sent_traceparent(headers).map(str::to_owned)).unwrap_or_else(new_traceparent)
 }
 
 /// W3C Trace Context, version 00.
@@ -325,7 +343,8 @@ fn is_traceparent(text: &str) -> bool {
         && trace.contains(|c| c != '0') && span.contains(|c| c != '0'))
 }
 
-fn new_traceparent() -> String {
+/// A traceparent with the id of the current request.
+pub(crate) fn new_traceparent() -> String {
     let id = current_id().unwrap_or_else(RequestId::random);
     format!("00-{}-{:016x}-01", id.as_str(), rand::random::<u64>().max(1))
 }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use traces::Span;
 
 use super::error::Error;
 use super::extract::Deadline;
@@ -20,11 +21,12 @@ use crate::App;
 ///
 /// A read is dropped with its time, and with its client: then its work has no use. Every other request is completed, so
 /// that a disconnect cancels no transaction: its edit is committed completely or not at all.
-pub(crate) async fn run_request(app: &App, id: RequestId, mut request: Request, next: Next) -> Response {
+pub(crate) async fn run_request(app: &App, id: RequestId, span: &Span, mut request: Request, next: Next) -> Response {
     let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
     request.extensions_mut().insert(Deadline(deadline));
     let kind = if matches!(*request.method(), Method::GET | Method::HEAD) { Kind::Read } else { Kind::Change };
-    match run_until(&app.requests, deadline, kind, id.scope(next.run(request))).await {
+    let work = id.scope(span.scope(next.run(request)));
+    match run_until(&app.requests, deadline, kind, work).await {
         Ok(response) => response,
         Err(error) => id.scope_sync(|| error.into_response()),
     }

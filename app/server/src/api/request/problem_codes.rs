@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the codes of all problems, for the description of the API. docs/errors.md says what to do at each.
 
 /// In alphabetical order. An error is made with its code as a literal; a test compares these, the literals and the page.
-pub const PROBLEM_CODES: [&str; 72] = [
+pub const PROBLEM_CODES: [&str; 78] = [
     "address_not_allowed",
     "already_discarded",
     "already_processed",
@@ -12,12 +12,15 @@ pub const PROBLEM_CODES: [&str; 72] = [
     "body_too_large",
     "bulk_ended",
     "bulk_running",
+    "channel_in_use",
     "clock_skew",
     "database_busy",
     "database_unavailable",
+    "dead_letter_settled",
     "duplicate_field",
     "edit_queue_full",
     "forbidden",
+    "foreign_page",
     "freeze_ended",
     "idempotency_key_reused",
     "identity_provider_unavailable",
@@ -50,6 +53,7 @@ pub const PROBLEM_CODES: [&str; 72] = [
     "not_failed",
     "not_found",
     "nothing_selected",
+    "nothing_to_redrive",
     "overlap",
     "rate_limited",
     "read_too_slow",
@@ -62,8 +66,10 @@ pub const PROBLEM_CODES: [&str; 72] = [
     "sub_minute_unsupported",
     "team_not_empty",
     "too_long",
+    "too_many_channels",
     "too_many_freezes",
     "too_many_occurrences",
+    "too_many_rules",
     "too_many_secrets",
     "unauthorized",
     "unknown_field",

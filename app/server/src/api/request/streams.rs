@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::auth::identify_caller;
+use super::auth::{Peer, SessionCaller, admit_session, admitted, identify_caller};
 use super::error::Error;
 use super::limits::{self, refused};
 use crate::App;
@@ -25,12 +25,20 @@ pub(crate) struct AdmittedStream {
 }
 
 impl AdmittedStream {
-    /// The caller, if the key or the token is still valid.
+    /// The caller, if the key, the token or the session is still valid.
     ///
     /// # Errors
     /// Returns the refusal that a new request would get.
     pub(crate) async fn identify_again(&self, app: &App) -> Result<Caller, Error> {
-        identify_caller(&self.parts, app, &app.pools.reads).await
+        match self.parts.extensions.get() {
+            // Its caller is that of the begin of the stream.
+            Some(SessionCaller { text, .. }) => {
+                let found = admit_session(app, text, Peer::of_request(&self.parts.extensions)).await?;
+                let (_, admission) = found.ok_or_else(Error::unauthorized)?;
+                admitted(app, admission)
+            }
+            None => identify_caller(&self.parts, app, &app.pools.reads).await,
+        }
     }
 
     /// Waits until another connection needs the place of this one.

@@ -41,6 +41,7 @@ same_variants! {
     workflows::definition::policies::Overlap => api_types::workflows::Overlap { Skip, Queue, QueueOne, Replace, Concurrent }
     workflows::definition::policies::CatchUp => api_types::workflows::CatchUp { None, Skip, RunAll }
     workflows::definition::policies::OnLost => api_types::workflows::OnLost { Retry, Abandon }
+    workflows::PausedBy => api_types::workflows::PausedBy { Client, Cronbox }
     workflows::State => api_types::workflows::State { Active, Paused, Archived }
     workflows::SyncStatus => api_types::workflows::SyncStatus { Pending, Synced, Failed, Drifted, None }
     workflows::trigger::Trigger => api_types::runs::Trigger { Schedule, Manual, CatchUp, Backfill, Retry }
@@ -56,6 +57,11 @@ same_variants! {
     workflows::events::EventKind => api_types::events::EventKind { Edit, Sync, Decision, RunEnd }
     crate::jobs::LastResult => api_types::jobs::LastResult { Success, Failed, Skipped }
     workflows::outbox::operate::Status => api_types::outbox::Status { Pending, Failed, Processed, Discarded }
+    workflows::dead_letters::LetterQueue => api_types::dead_letters::LetterQueue { Schedules, Runner, Publisher }
+    workflows::dead_letters::LetterKind => api_types::dead_letters::LetterKind { Fire, Tick, Unreadable }
+    workflows::dead_letters::LetterState => api_types::dead_letters::LetterState {
+        Present, RedriveRequested, Redriving, Redriven, RedriveFailed, DiscardRequested, Discarded, Gone,
+    }
     access::keys::Kind => api_types::keys::Kind { Admin, Team, Scheduler }
     access::keys::Role => api_types::keys::Role { Viewer, Editor }
     access::rights::Scope => api_types::keys::Scope { Read, Edit, Auditor, Operate, Admin, Invoke }

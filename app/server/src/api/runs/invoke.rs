@@ -66,7 +66,9 @@ pub(crate) async fn invoke_workflow(
         return Err(Error::not_found());
     }
     extract::must_be_json(request.headers())?;
-    let fire = fire(id, &extract::read_body(request).await?)?;
+    let mut fire = fire(id, &extract::read_body(request).await?)?;
+    // The run continues this request, which continues the trace of the fire.
+    fire.traceparent = traces::current_span().traceparent();
     let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
@@ -123,7 +125,11 @@ fn answered(answer: Answer) -> Result<Response, Error> {
 /// Logs and counts an answer, and notifies the executor or the publisher if it must act.
 fn account(app: &App, fire: &Fire, answer: Answer) {
     let word = match answer {
-        Answer::Accepted(_) | Answer::Started(_) => "accepted",
+        Answer::Accepted(_) | Answer::Started(_) => {
+            let late = app.clock.now() - fire.scheduled_time;
+            app.metrics.fire_delay.count_fire(late.num_milliseconds());
+            "accepted"
+        }
         Answer::Duplicate(_) => "duplicate",
         Answer::Declined(reason) => reason.as_str(),
         Answer::Gone(_) => "gone",
@@ -131,6 +137,12 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         Answer::Held => "held",
     };
     app.metrics.invokes.get_or_create(&Answered { answer: MetricLabel(word) }).inc();
+    let span = traces::current_span();
+    span.set("cronbox.workflow.id", fire.workflow_id.0);
+    span.set("cronbox.decision", word);
+    if let Some(run) = answer.new_run() {
+        span.set_text("cronbox.run.id", run);
+    }
     if off_minute(fire) {
         app.metrics.fires_off_minute.inc();
     }

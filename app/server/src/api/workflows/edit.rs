@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use access::limits::Growth;
-use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use db::failpoint::pass_point;
@@ -24,7 +23,7 @@ use crate::App;
 use crate::api::request::auth::Caller;
 use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::Error;
-use crate::api::request::extract::{EditHead, EditRequest, IfMatch};
+use crate::api::request::extract::{EditHead, EditRequest};
 use crate::api::request::limits::EditPlace;
 
 /// A workflow with its synchronization.
@@ -52,7 +51,7 @@ impl LockedEdit {
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit_at(app.clock.now(), trace);
-        check_version(&if_match, before.version)?;
+        if_match.check_version("workflow", before.version)?;
         let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
         Ok(Self { tx, before, bounds, edit, wait, place, caller: caller.clone() })
     }
@@ -159,19 +158,6 @@ pub(super) fn refuse_archived(workflow: &Workflow) -> Result<(), Error> {
             Err(Error::conflict("archived", "the workflow is archived and cannot be changed"))
         }
         workflows::State::Active | workflows::State::Paused => Ok(()),
-    }
-}
-
-/// Refuses an edit if the client saw another version than the current one.
-fn check_version(if_match: &IfMatch, version: i64) -> Result<(), Error> {
-    match if_match {
-        IfMatch::Anything => Ok(()),
-        IfMatch::Versions(versions) if versions.contains(&version) => Ok(()),
-        IfMatch::Versions(_) => Err(Error::Refused(
-            StatusCode::PRECONDITION_FAILED,
-            "version_mismatch",
-            format!("the workflow has version {version} now: read it again"),
-        )),
     }
 }
 

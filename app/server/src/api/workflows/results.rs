@@ -53,6 +53,7 @@ impl ViewFrom<&Results> for ResultsView {
         Self {
             last_run: results.last_run().map(LastRunView::view_from),
             recent: results.recent.iter().map(RecentRunView::view_from).collect(),
+            failures_in_a_row: results.failures_in_a_row,
             week: to_view(results.week),
         }
     }

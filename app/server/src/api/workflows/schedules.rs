@@ -30,13 +30,14 @@ use crate::api::request::read::begin_read;
 use crate::api::request::view::to_view;
 
 /// What a client may send back in a PUT as it has read it, and what changes nothing (AIP-203).
-const READ_ONLY: [&str; 14] = [
+const READ_ONLY: [&str; 15] = [
     "workflow_id",
     "team_id",
     "name",
     "state",
     "pause_reason",
     "pause_reason_code",
+    "paused_by",
     "pause_until",
     "managed_by",
     "version",
@@ -184,6 +185,7 @@ fn view_schedule((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Opti
         state: to_view(workflow.state),
         pause_reason,
         pause_reason_code: pause_reason_code.flatten(),
+        paused_by: to_view(workflow.paused_by),
         pause_until: workflow.pause_until,
         managed_by: workflow.managed_by,
         version: workflow.version,

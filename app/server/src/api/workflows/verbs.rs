@@ -6,8 +6,8 @@ use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
+use workflows::{PausedBy, Workflow};
 
 use super::edit::{LockedEdit, answer, parse_wait, refuse_archived};
 use super::view::WorkflowAnswer;
@@ -78,7 +78,8 @@ impl Change {
             Self::Pause { reason, until } => {
                 refuse_archived(before)?;
                 let state = workflows::State::Paused;
-                Ok(Workflow { state, pause_reason: reason.clone(), pause_until: *until, ..next })
+                let paused_by = Some(PausedBy::Client);
+                Ok(Workflow { state, pause_reason: reason.clone(), paused_by, pause_until: *until, ..next })
             }
             Self::Resume => {
                 refuse_archived(before)?;

@@ -2,8 +2,6 @@
 
 use access::keys::Kind;
 use api_types::workflows::WorkflowView;
-use axum::Json;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use ledger::runs::Results;
@@ -14,6 +12,7 @@ use workflows::reasons::{self};
 use workflows::{ListedWorkflow, Sync, Workflow};
 
 use crate::api::request::auth::Caller;
+use crate::api::request::etag::Versioned;
 use crate::api::request::view::to_view;
 use api_types::raw::RawJson;
 
@@ -28,7 +27,7 @@ pub struct WorkflowAnswer(pub WorkflowView);
 
 impl IntoResponse for WorkflowAnswer {
     fn into_response(self) -> Response {
-        ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
+        Versioned { version: self.0.version, view: self.0 }.into_response()
     }
 }
 
@@ -65,6 +64,7 @@ pub fn view_workflow((mut workflow, sync): (Workflow, Sync), audience: Audience,
         state: to_view(workflow.state),
         pause_reason,
         pause_reason_code: pause_reason_code.flatten(),
+        paused_by: to_view(workflow.paused_by),
         pause_until: workflow.pause_until,
         overlap_policy: to_view(policies.overlap),
         max_concurrent: policies.max_concurrent,

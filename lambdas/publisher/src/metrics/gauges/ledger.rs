@@ -68,6 +68,68 @@ pub(super) async fn runs_abandoned(pool: &PgPool) -> sqlx::Result<i64> {
     .await
 }
 
+pub(super) async fn runs_failed(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- runs failed in the last hour: from what was counted by minute, of which both tables have a part; team 0 of the
+        -- sums is all teams
+        SELECT COALESCE(sum(e.runs), 0)::bigint AS "count!"
+          FROM (SELECT runs FROM run_end_minutes
+                 WHERE minute > (SELECT cronbox_now()) - INTERVAL '1 hour' AND state IN ('failed', 'timed_out')
+                UNION ALL
+                SELECT runs FROM run_end_sums
+                 WHERE team_id = 0 AND minute > (SELECT cronbox_now()) - INTERVAL '1 hour'
+                   AND state IN ('failed', 'timed_out')) AS e
+        "#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+pub(super) async fn times_skipped_by_overlap(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- times skipped by overlap in the last hour: as the failed runs. A count of a minute is negative if its decisions
+        -- were changed
+        SELECT GREATEST(COALESCE(sum(d.times), 0), 0)::bigint AS "count!"
+          FROM (SELECT times FROM decision_minutes
+                 WHERE minute > (SELECT cronbox_now()) - INTERVAL '1 hour' AND decision = 'skipped_overlap'
+                UNION ALL
+                SELECT times FROM decision_sums
+                 WHERE team_id = 0 AND minute > (SELECT cronbox_now()) - INTERVAL '1 hour'
+                   AND decision = 'skipped_overlap') AS d
+        "#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+pub(super) async fn auto_paused(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- auto paused: the condition is that of the index
+        SELECT count(*) AS "count!"
+          FROM workflows
+         WHERE paused_by = 'cronbox'
+        "#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+pub(super) async fn messages_failed(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- messages failed in the last hour: a retry that succeeds takes its message out of the count
+        SELECT count(*) AS "count!"
+          FROM notification_messages
+         WHERE state = 'failed' AND failed_on > (SELECT cronbox_now()) - INTERVAL '1 hour'
+        "#
+    )
+    .fetch_one(pool)
+    .await
+}
+
 pub(super) async fn runs_waiting_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"

@@ -1,0 +1,119 @@
+//! Step 1 of 7: admits the holder of a session. It may do what its key, or the groups of its person, permit now.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use db::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::{Admission, Caller, Gate, KnownSession};
+use crate::keys::find_active_key;
+use crate::people::groups::Groups;
+use crate::people::person::Person;
+use crate::people::signed_in::SignedIn;
+use crate::people::token::Claims;
+use crate::sessions::{Holder, digest_of, find_session};
+
+impl Gate {
+    /// Decides what the holder of a session may do; `None` if the session has ended, or its key was revoked.
+    ///
+    /// # Errors
+    /// Fails if the database does not answer.
+    pub async fn admit_session(
+        &self,
+        pool: &PgPool,
+        text: &str,
+        groups: Option<&Groups>,
+        peer: IpAddr,
+        now: DateTime<Utc>,
+    ) -> Result<Option<(Uuid, Admission)>, Arc<sqlx::Error>> {
+        let digest = digest_of(text);
+        let known = match self.sessions.get(&digest).await {
+            Some(known) => known,
+            // As an unknown key: a flood of invented cookies reads no database. No session has this id.
+            None if !self.take_try(peer) => return Ok(Some((Uuid::nil(), Admission::TooManyUnknown))),
+            None => {
+                let read = Box::pin(self.read_session(pool, digest, groups, now));
+                let known = self.sessions.try_get_with(digest, read).await?;
+                if known.is_some() {
+                    self.return_session_try(peer);
+                }
+                known
+            }
+        };
+        let Some(session) = known.filter(|session| session.expires_on > now) else { return Ok(None) };
+        let Some(caller) = session.caller else { return Ok(Some((session.id, Admission::NoRole))) };
+        if let Some(refusal) = caller.find_refusal(peer, now) {
+            return Ok(Some((session.id, refusal)));
+        }
+        let is_over = self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err());
+        if !is_over && !caller.is_person() {
+            self.uses.note(caller.id, peer.to_canonical(), now);
+        }
+        Ok(Some((session.id, if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) })))
+    }
+
+    /// Takes a try of this address for a link; without one, the database is not asked.
+    #[must_use]
+    pub fn take_link_try(&self, peer: IpAddr) -> bool {
+        self.take_try(peer)
+    }
+
+    /// Returns the try of a session or of a link that exists.
+    pub fn return_session_try(&self, peer: IpAddr) {
+        self.bad.iter().for_each(|bad| bad.return_try(peer));
+    }
+
+    async fn read_session(
+        &self,
+        pool: &PgPool,
+        digest: [u8; 32],
+        groups: Option<&Groups>,
+        now: DateTime<Utc>,
+    ) -> sqlx::Result<Option<KnownSession>> {
+        let mut connection = pool.acquire().await?;
+        let Some((id, holder, expires_on)) = find_session(&mut connection, digest, now).await? else { return Ok(None) };
+        let caller = match holder {
+            Holder::Key(key_id) => match self.caller_of_key(&mut connection, key_id).await? {
+                Some(caller) => Some(caller),
+                None => return Ok(None),
+            },
+            Holder::Person(claims) => {
+                drop(connection);
+                self.caller_of_person(pool, &claims, groups).await?
+            }
+        };
+        Ok(Some(KnownSession { id, expires_on, caller }))
+    }
+
+    /// The caller of a key; `None` if it was revoked.
+    ///
+    /// # Errors
+    /// Fails if the database does not answer.
+    pub async fn caller_of_key(&self, db: &mut PgConnection, key_id: Uuid) -> sqlx::Result<Option<Caller>> {
+        let found = find_active_key(db, key_id).await?;
+        Ok(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
+    }
+
+    /// The caller that a person is; `None` without a role, also if the operator has removed the provider since.
+    ///
+    /// # Errors
+    /// Fails if the database does not answer.
+    pub async fn caller_of_person(
+        &self,
+        pool: &PgPool,
+        claims: &Claims,
+        groups: Option<&Groups>,
+    ) -> sqlx::Result<Option<Caller>> {
+        let Some(groups) = groups else { return Ok(None) };
+        let grants = groups.grants_of(&claims.groups);
+        let signed_in = Arc::new(SignedIn {
+            person: Person::of_claims(claims),
+            is_admin: grants.is_admin,
+            memberships: self.memberships_of(pool, &grants).await?,
+            expires_on: claims.expires_on,
+        });
+        Ok(Caller::of_person(signed_in))
+    }
+}

@@ -1,0 +1,144 @@
+// What the console needs beside htmx: live pages, the field of a cron, selections and the keyboard. Pages can be read without it.
+(() => {
+  "use strict";
+
+  // A refusal: the fields that it names are marked, and it gets the focus.
+  function markFields() {
+    document.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
+    const notice = document.querySelector("#notice.bad");
+    if (!notice) return;
+    const named = [notice, ...notice.querySelectorAll("[data-field]")].map((one) => one.dataset.field).filter(Boolean);
+    for (const name of named) {
+      const field = document.querySelector(`main [name="${CSS.escape(name)}"]`);
+      if (field) field.setAttribute("aria-invalid", "true");
+    }
+    notice.focus();
+    notice.scrollIntoView({ block: "nearest" });
+  }
+
+  // The sentence about an act is shown once: the address of the page, which may be reloaded or sent in a message, has no trace of it.
+  function forgetDone() {
+    const address = new URL(location.href);
+    if (!address.searchParams.has("done")) return;
+    address.searchParams.delete("done");
+    history.replaceState(history.state, "", address);
+  }
+
+  // Times are also shown in the zone of the browser, when they are pointed at.
+  function nameLocalTimes() {
+    document.querySelectorAll("time[datetime]:not([title])").forEach((time) => {
+      const at = new Date(time.dateTime);
+      if (time.hasAttribute("data-local")) time.textContent = at.toLocaleString(undefined, { weekday: "short", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+      if (!Number.isNaN(at.valueOf())) time.title = at.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+    });
+  }
+
+  // Pages that say data-live are read again after each event. A hidden tab reads nothing. Without a stream they are read every five seconds.
+  let stream = null, timer = null, lastRead = 0, poll = null;
+  const live = () => document.querySelector("[data-live]");
+  const isBusy = () => {
+    const part = live();
+    return !part || part.contains(document.activeElement?.closest("input, select, textarea")) || part.querySelector("input:checked[name=id]");
+  };
+  function readAgain() {
+    timer = null;
+    if (document.hidden || isBusy()) return;
+    lastRead = Date.now();
+    window.htmx.ajax("GET", location.pathname + location.search, { target: "#live", select: "#live", swap: "outerMorph" });
+  }
+  function readSoon() {
+    if (timer || !live()) return;
+    timer = setTimeout(readAgain, Math.max(300, 2000 - (Date.now() - lastRead)));
+  }
+  function closeStream() {
+    stream?.close();
+    stream = null;
+    clearInterval(poll);
+    poll = null;
+  }
+  function follow() {
+    if (!live() || document.hidden) return closeStream();
+    if (stream || poll) return;
+    stream = new EventSource("/live");
+    // What changed between the page and the begin of its stream is on no stream.
+    for (const kind of ["ready", "edit", "sync", "decision", "run_end", "reset"]) stream.addEventListener(kind, readSoon);
+    stream.onmessage = readSoon;
+    stream.onerror = () => {
+      if (stream?.readyState !== EventSource.CLOSED) return;
+      closeStream();
+      poll = setInterval(readSoon, 5000);
+    };
+  }
+
+  // Selected rows: how many, and whether all that match are meant.
+  function count() {
+    const form = document.querySelector("[data-selection]");
+    if (!form) return;
+    const all = document.querySelectorAll("input[name=id]");
+    const chosen = [...all].filter((box) => box.checked);
+    const words = form.querySelector("[data-count]");
+    if (words) words.textContent = chosen.length ? `${chosen.length} selected` : "Nothing selected";
+    form.querySelectorAll("button[data-needs-selection]").forEach((button) => (button.disabled = !chosen.length && !form.querySelector("[name=all]:checked")));
+  }
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-select-all]")) {
+      document.querySelectorAll("input[name=id]").forEach((box) => (box.checked = event.target.checked));
+    }
+    count();
+  });
+
+  // A span of the ledger: the two days that were chosen last, in either order.
+  document.addEventListener("click", (event) => {
+    const day = event.target.closest("[data-day]");
+    const form = document.querySelector("[data-span]");
+    if (!day || !form || !event.shiftKey) return;
+    event.preventDefault();
+    const chosen = day.dataset.day;
+    const [first, last] = [chosen, form.dataset.chosen ?? chosen].sort();
+    form.dataset.chosen = chosen;
+    form.querySelector("[name=start]").value = `${first}T00:00`;
+    form.querySelector("[name=end]").value = `${last}T23:59`;
+  });
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    navigator.clipboard.writeText(document.querySelector(button.dataset.copy).textContent).then(() => (button.textContent = "Copied"));
+  });
+
+  // "/" leads to the search, "g" and a letter to a page; Escape leaves a field.
+  const pages = { o: "/", w: "/workflows", r: "/runs", b: "/backfills", u: "/upcoming", d: "/delivery", p: "/proof", a: "/admin" };
+  let isGoing = false;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target.closest("input, select, textarea");
+    if (event.key === "Escape" && isTyping) return event.target.blur();
+    if (isTyping) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      document.querySelector("#find")?.focus();
+    } else if (isGoing && pages[event.key]) {
+      location.href = pages[event.key];
+    }
+    isGoing = event.key === "g";
+  });
+
+  function ready() {
+    forgetDone();
+    // On a phone the menu is one line, which may begin before the present page.
+    document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    nameLocalTimes();
+    markFields();
+    follow();
+    count();
+  }
+  document.addEventListener("DOMContentLoaded", ready);
+  document.addEventListener("htmx:after:swap", ready);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) closeStream();
+    else {
+      follow();
+      readSoon();
+    }
+  });
+})();

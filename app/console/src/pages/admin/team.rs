@@ -1,0 +1,93 @@
+//! `/admin/teams/{id}`: the name of a team, its limits and hosts, its secrets and its signing secret.
+
+mod limits;
+mod secrets;
+
+use api_types::limits::{AllowedHostsView, TeamLimitsView};
+use api_types::secrets::{SecretView, SecretsView};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Path, Query};
+use axum::http::Method;
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde_json::json;
+
+use self::limits::LimitRow;
+use super::shown::Shown;
+use super::tabs::{self, Tab};
+use super::team_choice::Teams;
+use crate::act::{self, Act};
+use crate::answer::show_page;
+use crate::api::{Api, Console, Write};
+use crate::failure::Failure;
+use crate::form::{Sent, lines};
+use crate::frame::{Frame, Menu};
+use crate::path::PathId;
+
+pub(super) fn routes() -> Router<Console> {
+    Router::new()
+        .route("/admin/teams/{id}", get(show))
+        .route("/admin/teams/{id}/name", post(rename))
+        .route("/admin/teams/{id}/hosts", post(set_hosts))
+        .route("/admin/teams/{id}/delete", post(delete))
+        .merge(limits::routes())
+        .merge(secrets::routes())
+}
+
+#[derive(Template)]
+#[template(path = "admin/team.html")]
+struct TeamPage {
+    frame: Frame,
+    tab: Tab,
+    id: i64,
+    name: String,
+    limits: Vec<LimitRow>,
+    hosts: Vec<String>,
+    secrets: Vec<SecretView>,
+}
+
+async fn show(api: Api, PathId(id): PathId<i64>, Query(shown): Query<Shown>) -> Result<Response, Failure> {
+    let limits: TeamLimitsView = api.get(&format!("/teams/{id}/limits")).await?;
+    let hosts: AllowedHostsView = api.get(&format!("/teams/{id}/hosts")).await?;
+    let secrets: SecretsView = api.get(&format!("/teams/{id}/secrets")).await?;
+    let name = Teams::read(&api).await?.name(&id);
+    let frame = Frame::read(&api, Menu::Admin, format!("Team {name}"), shown.done.as_deref()).await?;
+    show_page(&TeamPage {
+        frame,
+        tab: Tab::Teams,
+        id,
+        name,
+        limits: limits::rows(&limits),
+        hosts: hosts.allowed_hosts,
+        secrets: secrets.items,
+    })
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+}
+
+async fn rename(api: Api, Path(id): Path<i64>, Sent(form): Sent<Name>) -> Act {
+    let write = Write { body: Some(json!({ "name": form.name })), ..Write::default() };
+    api.send(Method::PATCH, &format!("/teams/{id}"), write).await?;
+    Ok(act::show_next(&format!("/admin/teams/{id}"), "team-renamed"))
+}
+
+#[derive(Deserialize)]
+struct Hosts {
+    allowed_hosts: String,
+}
+
+async fn set_hosts(api: Api, Path(id): Path<i64>, Sent(form): Sent<Hosts>) -> Act {
+    let write = Write { body: Some(json!({ "allowed_hosts": lines(&form.allowed_hosts) })), ..Write::default() };
+    api.send(Method::PUT, &format!("/teams/{id}/hosts"), write).await?;
+    Ok(act::show_next(&format!("/admin/teams/{id}"), "hosts"))
+}
+
+async fn delete(api: Api, Path(id): Path<i64>) -> Act {
+    api.send(Method::DELETE, &format!("/teams/{id}"), Write::default()).await?;
+    Ok(act::show_next("/admin/teams", "team-deleted"))
+}

@@ -1,0 +1,155 @@
+//! Acts on one workflow: run it, pause and resume it, archive it, backfill it.
+
+use api_types::backfills::{BackfillView, DryRunView};
+use askama::Template;
+use axum::Router;
+use axum::response::Response;
+use axum::routing::post;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::act::{self, Act};
+use crate::answer::show_page;
+use crate::api::{Api, Console};
+use crate::failure::{ActFailure, Failure};
+use crate::form::{Sent, parse_time};
+use crate::path::PathId;
+
+pub(super) fn routes() -> Router<Console> {
+    Router::new()
+        .route("/workflows/{id}/fire", post(fire))
+        .route("/workflows/{id}/pause", post(pause))
+        .route("/workflows/{id}/resume", post(resume))
+        .route("/workflows/{id}/archive", post(archive))
+        .route("/workflows/{id}/backfill/preview", post(preview_backfill))
+        .route("/workflows/{id}/backfill", post(backfill))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PauseFields {
+    reason: String,
+    until: String,
+}
+
+/// The span to backfill. `end` is the last minute that may be selected, as a calendar names it.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct BackfillFields {
+    start: String,
+    end: String,
+    only: String,
+    order: String,
+    timing: String,
+    max_concurrent: String,
+}
+
+/// What a backfill would do.
+#[derive(Template)]
+#[template(path = "backfill_preview.html")]
+struct Preview {
+    id: i64,
+    total: usize,
+    first: Vec<DateTime<Utc>>,
+    fields: BackfillFields,
+    start: DateTime<Utc>,
+    end: DateTime<Utc>,
+}
+
+/// Times that a preview names.
+const NAMED: usize = 10;
+
+async fn fire(api: Api, PathId(id): PathId<i64>) -> Act {
+    let run: Value = api.post(&format!("/schedules/{id}:fire")).await?.json()?;
+    let run = run["run_id"].as_str().map(|run| format!("/runs/{run}"));
+    Ok(act::show_next(&run.unwrap_or_else(|| format!("/workflows/{id}/runs")), "fired"))
+}
+
+async fn pause(api: Api, PathId(id): PathId<i64>, Sent(fields): Sent<PauseFields>) -> Act {
+    let until = parse_time("until", &fields.until)?;
+    let reason = Some(fields.reason.trim()).filter(|reason| !reason.is_empty());
+    api.post_json(&format!("/workflows/{id}:pause"), json!({ "reason": reason, "until": until })).await?;
+    Ok(act::show_next(&format!("/workflows/{id}"), "paused"))
+}
+
+async fn resume(api: Api, PathId(id): PathId<i64>) -> Act {
+    api.post(&format!("/workflows/{id}:resume")).await?;
+    Ok(act::show_next(&format!("/workflows/{id}"), "resumed"))
+}
+
+async fn archive(api: Api, PathId(id): PathId<i64>) -> Act {
+    api.post(&format!("/workflows/{id}:archive")).await?;
+    Ok(act::show_next(&format!("/workflows/{id}"), "archived"))
+}
+
+async fn preview_backfill(
+    api: Api,
+    PathId(id): PathId<i64>,
+    Sent(fields): Sent<BackfillFields>,
+) -> Result<Response, ActFailure> {
+    let (start, end) = fields.span(api.now())?;
+    let body = fields.body(start, end, true)?;
+    let found: DryRunView = api.post_json(&format!("/schedules/{id}:backfill"), body).await?.json()?;
+    let first = found.times.into_iter().take(NAMED).collect();
+    Ok(show_page(&Preview { id, total: found.total, first, fields, start, end })?)
+}
+
+async fn backfill(api: Api, PathId(id): PathId<i64>, Sent(fields): Sent<BackfillFields>) -> Act {
+    // The preview has computed both: they are instants, and `end` lies behind the last minute.
+    let (start, end) = (needed("start", &fields.start)?, needed("end", &fields.end)?);
+    let body = fields.body(start, end, false)?;
+    let started: BackfillView = api.post_json(&format!("/schedules/{id}:backfill"), body).await?.json()?;
+    Ok(act::show_next(&format!("/backfills/{}", started.id), "backfill"))
+}
+
+impl BackfillFields {
+    /// The span with all of its last minute, and without the future.
+    fn span(&self, now: DateTime<Utc>) -> Result<(DateTime<Utc>, DateTime<Utc>), Failure> {
+        let (start, last) = (needed("start", &self.start)?, needed("end", &self.end)?);
+        Ok((start, (last + TimeDelta::minutes(1)).min(now)))
+    }
+
+    fn body(&self, start: DateTime<Utc>, end: DateTime<Utc>, dry_run: bool) -> Result<Value, Failure> {
+        let max_concurrent = match self.max_concurrent.trim() {
+            "" => None,
+            text => Some(
+                text.parse::<i32>()
+                    .map_err(|_| Failure::of_field("max_concurrent", "max_concurrent must be a number from 1 to 10"))?,
+            ),
+        };
+        let chosen = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Ok(json!({
+            "start": for_api(&start),
+            "end": for_api(&end),
+            "only": chosen(&self.only),
+            "order": chosen(&self.order),
+            "timing": chosen(&self.timing),
+            "max_concurrent": max_concurrent,
+            "dry_run": dry_run,
+        }))
+    }
+}
+
+fn needed(field: &str, text: &str) -> Result<DateTime<Utc>, Failure> {
+    parse_time(field, text)?.ok_or_else(|| Failure::of_field(field, &format!("{field} is missing")))
+}
+
+/// Complete, so that the start selects the times that the preview has shown.
+fn for_api(time: &DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_its_last_minute_and_no_future() {
+        let fields =
+            BackfillFields { start: "2026-11-26T00:00".into(), end: "2026-11-26T23:59".into(), ..Default::default() };
+        let end_at = |now: &str| fields.span(now.parse().unwrap()).unwrap().1.to_rfc3339();
+        assert_eq!(end_at("2026-11-28T00:00:00Z"), "2026-11-27T00:00:00+00:00");
+        assert_eq!(end_at("2026-11-26T12:00:30Z"), "2026-11-26T12:00:30+00:00");
+    }
+}

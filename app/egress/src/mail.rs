@@ -1,0 +1,202 @@
+//! Step 7 of 7: e-mail by SMTP, to the server that an operator has set.
+//!
+//! Its name is resolved as the names of all requests are, and only addresses that were checked are connected to. The
+//! certificate must be of the name.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use lettre::message::Mailbox;
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::{AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
+use url::Url;
+
+use crate::allowed::{Allowed, Unreachable};
+
+/// How long each step of a delivery may take: the connection, and each command.
+const STEP_LIMIT: Duration = Duration::from_secs(10);
+
+/// How the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encryption {
+    /// From its begin: `smtps://`.
+    Implicit,
+    /// By STARTTLS, which the server must offer: `smtp://`.
+    StartTls,
+    /// Never: `smtp://..?tls=none`.
+    Never,
+}
+
+/// Sends e-mail through one server.
+#[derive(Clone)]
+pub struct Mailer {
+    allowed: Allowed,
+    host: String,
+    port: u16,
+    encryption: Encryption,
+    credentials: Option<Credentials>,
+    from: Mailbox,
+}
+
+/// An e-mail.
+#[derive(Clone, Copy, Debug)]
+pub struct Mail<'a> {
+    /// The first part of its `Message-ID`: a repeated delivery has the same.
+    pub id: &'a str,
+    /// The addresses.
+    pub to: &'a [String],
+    /// One line.
+    pub subject: &'a str,
+    /// Plain text.
+    pub text: &'a str,
+}
+
+/// Why an e-mail was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum MailError {
+    /// The server cannot be reached.
+    #[error("the mail server cannot be reached: {0}")]
+    Unreachable(#[from] Unreachable),
+    /// An address or the text is none that can be sent.
+    #[error("the e-mail cannot be written: {0}")]
+    NotWritable(String),
+    /// The server answered that it never accepts this e-mail.
+    #[error("the mail server refuses the e-mail: {0}")]
+    Refused(String),
+    /// The connection failed, or the server answered that it does not accept it now.
+    #[error("the e-mail was not accepted: {0}")]
+    Failed(String),
+}
+
+impl MailError {
+    /// Whether the same e-mail would fail in the same way again.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::NotWritable(_) | Self::Refused(_))
+    }
+}
+
+impl Mailer {
+    /// Reads where the server is, `smtps://user:password@host:465`, `smtp://host:587` (STARTTLS), or
+    /// `smtp://host:25?tls=none`, and the sender, `cronbox <cronbox@example.com>`.
+    ///
+    /// # Errors
+    /// Fails if one of them is not valid. The text contains no password.
+    pub fn new(server: &str, from: &str) -> anyhow::Result<Self> {
+        let url: Url = server.parse().ok().context("must be smtps://user:password@host:465 or smtp://host:587")?;
+        let encryption = match (url.scheme(), url.query()) {
+            ("smtps", None) => Encryption::Implicit,
+            ("smtp", None) => Encryption::StartTls,
+            ("smtp", Some("tls=none")) => Encryption::Never,
+            _ => anyhow::bail!("must begin with smtps:// or smtp://; only ?tls=none may follow smtp://host:port"),
+        };
+        let host = url.host_str().filter(|host| !host.is_empty()).context("must name a host")?.to_owned();
+        let credentials = url.password().map(|password| {
+            let decode = |text: &str| percent_decode(text);
+            Credentials::new(decode(url.username()), decode(password))
+        });
+        ensure!(
+            credentials.is_none() || encryption != Encryption::Never,
+            "must not send a password unencrypted: remove ?tls=none or the password"
+        );
+        let default_port = if encryption == Encryption::Implicit { 465 } else { 587 };
+        Ok(Self {
+            allowed: Allowed::for_operators(),
+            host,
+            port: url.port().unwrap_or(default_port),
+            encryption,
+            credentials,
+            from: parse_address(from)?,
+        })
+    }
+
+    /// Sends an e-mail.
+    ///
+    /// # Errors
+    /// Fails if the server did not accept it.
+    pub async fn send(&self, mail: Mail<'_>) -> Result<(), MailError> {
+        let message = self.write_message(mail).map_err(|error| MailError::NotWritable(format!("{error:#}")))?;
+        let mut last = MailError::Failed("the server has no address".to_owned());
+        for address in self.allowed.find_addresses(None, &self.host).await? {
+            match self.send_to(address, message.clone()).await {
+                Err(MailError::Failed(error)) => last = MailError::Failed(error),
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+
+    async fn send_to(&self, address: IpAddr, message: Message) -> Result<(), MailError> {
+        let tls = self.tls().map_err(|error| MailError::Failed(format!("{error:#}")))?;
+        let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(address.to_string())
+            .port(self.port)
+            .tls(tls)
+            .timeout(Some(STEP_LIMIT));
+        if let Some(credentials) = &self.credentials {
+            transport = transport.credentials(credentials.clone());
+        }
+        match transport.build().send(message).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_permanent() => Err(MailError::Refused(error.to_string())),
+            Err(error) => Err(MailError::Failed(error.to_string())),
+        }
+    }
+
+    fn tls(&self) -> anyhow::Result<Tls> {
+        let of_host = || TlsParameters::new(self.host.clone()).context("cannot set up TLS");
+        Ok(match self.encryption {
+            Encryption::Implicit => Tls::Wrapper(of_host()?),
+            Encryption::StartTls => Tls::Required(of_host()?),
+            Encryption::Never => Tls::None,
+        })
+    }
+
+    fn write_message(&self, mail: Mail<'_>) -> anyhow::Result<Message> {
+        let domain = self.from.email.domain();
+        let mut message = Message::builder()
+            .from(self.from.clone())
+            .message_id(Some(format!("<{}@{domain}>", mail.id)))
+            .subject(mail.subject.replace(['\r', '\n'], " "));
+        for address in mail.to {
+            message = message.to(parse_address(address)?);
+        }
+        Ok(message.body(mail.text.to_owned())?)
+    }
+}
+
+/// Checks an address of a recipient, `name@example.com`.
+#[must_use]
+pub fn is_mail_address(text: &str) -> bool {
+    text.len() <= 254 && text.parse::<lettre::Address>().is_ok()
+}
+
+fn parse_address(text: &str) -> anyhow::Result<Mailbox> {
+    text.parse().ok().with_context(|| format!("{text} is not an address of e-mail"))
+}
+
+fn percent_decode(text: &str) -> String {
+    // The parser of forms decodes percent signs; these signs of a password must stay what they are.
+    let escaped = text.replace('+', "%2B").replace('=', "%3D").replace('&', "%26");
+    url::form_urlencoded::parse(escaped.as_bytes()).map(|(name, _)| name.into_owned()).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_read_strictly() {
+        let port = |server: &str| Mailer::new(server, "cronbox <c@example.com>").map(|mailer| mailer.port).ok();
+        assert_eq!(port("smtps://mail.example"), Some(465));
+        assert_eq!(port("smtp://user:p%40+s@mail.example"), Some(587));
+        assert_eq!(port("smtp://127.0.0.1:2525?tls=none"), Some(2525));
+        for server in ["mail.example:25", "http://mail.example", "smtp://", "smtp://u:p@h?tls=none", "smtp://h?tls=no"]
+        {
+            assert_eq!(port(server), None, "{server}");
+        }
+        assert!(Mailer::new("smtps://mail.example", "no address").is_err());
+        assert_eq!(percent_decode("p%40+s=1&x"), "p@+s=1&x");
+    }
+}

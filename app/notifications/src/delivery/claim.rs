@@ -1,0 +1,178 @@
+//! Step 7 of 7: claims messages that are due, and settles them. `attempt_count` is the fence.
+
+use db::PgConnection;
+use uuid::Uuid;
+
+use super::refusal::NotAccepted;
+
+/// How many messages one pass claims.
+pub const BATCH: usize = 32;
+/// How many of them are of one team.
+const OF_A_TEAM: i64 = 4;
+/// How long a claim lasts; no request takes longer.
+const LEASE_SECS: f64 = 120.0;
+/// How often a message is tried: for about eleven hours.
+const MOST_ATTEMPTS: i32 = 20;
+/// The wait after the first failure; it doubles.
+const FIRST_WAIT_SECS: f64 = 10.0;
+/// The longest wait.
+const LONGEST_WAIT_SECS: f64 = 3_600.0;
+
+/// A message that this pass delivers.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The id of every delivery.
+    pub id: Uuid,
+    /// The channel; it may be deleted by now.
+    pub channel_id: i64,
+    /// The team.
+    pub team_id: i64,
+    pub(crate) team_name: Option<String>,
+    pub(crate) event: String,
+    pub(crate) items: i32,
+    /// How many attempts it has had, with this one.
+    pub attempt_count: i32,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// The receiver accepted the message.
+    Sent,
+    /// Another attempt follows.
+    Again,
+    /// No further attempt follows.
+    Failed,
+}
+
+/// Who delivers messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// The app: all but those to AWS.
+    App,
+    /// The Lambda `notifier`: those to AWS.
+    Notifier,
+}
+
+/// Claims messages that are due for this carrier.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn claim_messages(db: &mut PgConnection, carrier: Carrier) -> sqlx::Result<Vec<Claimed>> {
+    sqlx::query_as!(
+        Claimed,
+        r#"
+        -- claim messages: some of each team. Another instance takes those that this one has not locked
+        WITH due AS MATERIALIZED (
+            SELECT id
+              FROM (SELECT m.id, m.due_at, row_number() OVER (PARTITION BY m.team_id ORDER BY m.due_at) AS nth
+                      FROM notification_messages m
+                      LEFT JOIN notification_channels c ON c.id = m.channel_id
+                     WHERE m.state = 'pending' AND m.due_at <= cronbox_now()
+                       AND (m.lease_until IS NULL OR m.lease_until <= cronbox_now())
+                       -- The app settles those of a channel that is deleted.
+                       AND CASE c.kind WHEN 'aws' THEN $4 AND c.target_arn IS NOT NULL ELSE NOT $4 END) AS of_teams
+             WHERE nth <= $1
+             ORDER BY due_at
+             LIMIT $2
+        ), locked AS MATERIALIZED (
+            SELECT m.id
+              FROM notification_messages m
+             WHERE m.id IN (SELECT id FROM due) AND m.state = 'pending' AND m.due_at <= cronbox_now()
+               AND (m.lease_until IS NULL OR m.lease_until <= cronbox_now())
+               FOR UPDATE SKIP LOCKED
+        )
+        UPDATE notification_messages m
+           SET attempt_count = m.attempt_count + 1, lease_until = cronbox_now() + make_interval(secs => $3)
+          FROM locked l
+         WHERE m.id = l.id
+        RETURNING m.id, m.channel_id, m.team_id, (SELECT t.name FROM teams t WHERE t.id = m.team_id) AS "team_name?", m.event,
+                  m.items, m.attempt_count
+        "#,
+        OF_A_TEAM,
+        i64::try_from(BATCH).unwrap_or(i64::MAX),
+        LEASE_SECS,
+        carrier == Carrier::Notifier,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Records what became of an attempt, unless another claim has replaced it.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement; the message is then sent again after its lease.
+pub async fn settle_message(
+    db: &mut PgConnection,
+    message: &Claimed,
+    outcome: &Result<(), NotAccepted>,
+) -> sqlx::Result<Settlement> {
+    match outcome {
+        Ok(()) => {
+            settle_sent(db, message).await?;
+            Ok(Settlement::Sent)
+        }
+        Err(refusal) if refusal.is_final || message.attempt_count >= MOST_ATTEMPTS => {
+            settle_failed(db, message, &refusal.error).await?;
+            Ok(Settlement::Failed)
+        }
+        Err(refusal) => {
+            settle_again(db, message, refusal).await?;
+            Ok(Settlement::Again)
+        }
+    }
+}
+
+async fn settle_sent(db: &mut PgConnection, message: &Claimed) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- settle a message that was accepted
+        UPDATE notification_messages
+           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = NULL
+         WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
+        "#,
+        message.id,
+        message.attempt_count,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+async fn settle_failed(db: &mut PgConnection, message: &Claimed, error: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- settle a message that no further attempt delivers: a dead letter
+        UPDATE notification_messages
+           SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3
+         WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
+        "#,
+        message.id,
+        message.attempt_count,
+        error,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+async fn settle_again(db: &mut PgConnection, message: &Claimed, refusal: &NotAccepted) -> sqlx::Result<()> {
+    let doubled = FIRST_WAIT_SECS * 2_f64.powi((message.attempt_count - 1).clamp(0, 20));
+    // No larger number of a receiver counts.
+    let requested = refusal.retry_after_secs.map_or(0.0, |secs| f64::from(u32::try_from(secs).unwrap_or(u32::MAX)));
+    sqlx::query!(
+        r#"
+        -- settle a message that is tried again
+        UPDATE notification_messages
+           SET due_at = cronbox_now() + make_interval(secs => $3), lease_until = NULL, last_error = $4
+         WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
+        "#,
+        message.id,
+        message.attempt_count,
+        doubled.max(requested).min(LONGEST_WAIT_SECS),
+        refusal.error,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,160 @@
+//! Step 7 of 7: claims messages that are due, sends each, and settles it.
+
+use api_types::notifications::ChannelKind;
+use chrono::{DateTime, Utc};
+use db::PgPool;
+use db::failpoint::pass_point;
+use egress::Client;
+use egress::mail::{Mail, Mailer};
+use futures::StreamExt as _;
+use url::Url;
+use uuid::Uuid;
+use workflows::failpoint::Point;
+use workflows::secrets::{SecretError, Secrets};
+
+use super::claim::{self, Carrier, Claimed, Settlement};
+use super::content::{Content, NAMED};
+use super::post::Poster;
+use super::refusal::NotAccepted;
+use crate::channel::{Channel, find_channel};
+use crate::notification::list_of_message;
+
+/// How many messages are sent at once: all of a pass, so that the lease of none ends before its request begins.
+const AT_ONCE: usize = claim::BATCH;
+
+/// Delivers messages.
+#[derive(Clone)]
+pub struct Courier {
+    pool: PgPool,
+    poster: Poster,
+    mailer: Option<Mailer>,
+    environment: String,
+    public_url: Option<Url>,
+}
+
+/// What deliveries need.
+pub struct CourierParts {
+    /// The connections to the database.
+    pub pool: PgPool,
+    /// Sends requests to the URLs of teams.
+    pub client: Client,
+    /// Sends e-mail; `None`: the operator has set no mail server.
+    pub mailer: Option<Mailer>,
+    /// Decrypts URLs and signing secrets.
+    pub secrets: Secrets,
+    /// The environment, which messages name.
+    pub environment: String,
+    /// Where people reach the service; `None`: messages have no links.
+    pub public_url: Option<Url>,
+}
+
+/// The result of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Messages that receivers accepted.
+    pub sent: usize,
+    /// Attempts that failed.
+    pub failed: usize,
+    /// Whether more may be due.
+    pub may_be_more: bool,
+}
+
+impl Courier {
+    /// A courier of these parts.
+    #[must_use]
+    pub fn new(parts: CourierParts) -> Self {
+        let CourierParts { pool, client, mailer, secrets, environment, public_url } = parts;
+        Self { poster: Poster { pool: pool.clone(), client, secrets }, pool, mailer, environment, public_url }
+    }
+
+    /// Delivers messages that are due: some of each team, so that a team whose receivers are slow delays no other one.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached or refuses a statement; a message that was sent may be sent again.
+    pub async fn deliver_due(&self, now: DateTime<Utc>) -> sqlx::Result<Delivered> {
+        let claimed = claim::claim_messages(&mut *self.pool.acquire().await?, Carrier::App).await?;
+        if !claimed.is_empty() {
+            pass_point(Point::N3);
+        }
+        let may_be_more = claimed.len() >= claim::BATCH;
+        let settled = futures::stream::iter(claimed).map(|message| self.deliver(message, now));
+        let mut delivered = Delivered { may_be_more, ..Delivered::default() };
+        let mut settled = std::pin::pin!(settled.buffer_unordered(AT_ONCE));
+        while let Some(settlement) = settled.next().await {
+            match settlement? {
+                Settlement::Sent => delivered.sent += 1,
+                Settlement::Again | Settlement::Failed => delivered.failed += 1,
+            }
+        }
+        Ok(delivered)
+    }
+
+    /// Sends a message that says that it is a test, and returns why it was not accepted.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached or refuses a statement, or if a secret cannot be decrypted.
+    pub async fn send_test(&self, channel: &Channel, now: DateTime<Utc>) -> Result<Result<(), String>, SecretError> {
+        let content = Content::test(channel.name(), channel.team_id, &self.environment, now);
+        let sent = self.send(channel, &content, workflows::id::make_id(now), now).await?;
+        Ok(sent.map_err(|refusal| refusal.error))
+    }
+
+    async fn deliver(&self, message: Claimed, now: DateTime<Utc>) -> sqlx::Result<Settlement> {
+        let outcome = self.attempt(&message, now).await?;
+        pass_point(Point::N4);
+        let mut db = self.pool.acquire().await?;
+        let settlement = claim::settle_message(&mut db, &message, &outcome).await?;
+        if let Err(refusal) = &outcome {
+            tracing::warn!(message_id = %message.id, channel_id = message.channel_id, attempt = message.attempt_count,
+                error = %refusal.error, "notification not delivered");
+        }
+        Ok(settlement)
+    }
+
+    async fn attempt(&self, message: &Claimed, now: DateTime<Utc>) -> sqlx::Result<Result<(), NotAccepted>> {
+        let (channel, items) = {
+            let mut db = self.pool.acquire().await?;
+            let channel = find_channel(&mut db, message.channel_id, None).await?;
+            (channel, list_of_message(&mut db, message.id, NAMED).await?)
+        };
+        let Some(channel) = channel else {
+            return Ok(Err(NotAccepted::permanent("the channel is deleted")));
+        };
+        let content = Content::new(message, &items, &self.environment, self.public_url.as_ref(), now);
+        match self.send(&channel, &content, message.id, now).await {
+            Ok(sent) => Ok(sent),
+            Err(SecretError::Database(error)) => Err(error),
+            Err(error) => Ok(Err(NotAccepted::transient(error.to_string()))),
+        }
+    }
+
+    async fn send(
+        &self,
+        channel: &Channel,
+        content: &Content,
+        id: Uuid,
+        now: DateTime<Utc>,
+    ) -> Result<Result<(), NotAccepted>, SecretError> {
+        match channel.kind() {
+            ChannelKind::Webhook => self.poster.post(channel, &content.envelope(), Some(id), now).await,
+            ChannelKind::Slack => self.poster.post(channel, &content.slack(), None, now).await,
+            ChannelKind::Email => Ok(self.send_mail(channel, content, id).await),
+            ChannelKind::Aws => {
+                Ok(Err(NotAccepted::permanent("the Lambda notifier sends messages to AWS, not the app")))
+            }
+        }
+    }
+
+    async fn send_mail(&self, channel: &Channel, content: &Content, id: Uuid) -> Result<(), NotAccepted> {
+        let Some(mailer) = &self.mailer else {
+            return Err(NotAccepted::transient("no mail server is set: an operator must set CRONBOX_SMTP_URL"));
+        };
+        let (id, text) = (id.to_string(), content.mail_text());
+        let mail = Mail { id: &id, to: &channel.recipients, subject: &content.subject(), text: &text };
+        mailer.send(mail).await.map_err(|error| NotAccepted {
+            is_final: error.is_final(),
+            error: error.to_string(),
+            retry_after_secs: None,
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! Step 7 of 7: notifications, the messages to people about what failed and what recovered.
+//!
+//! 1. A rule of a team names an event and channels (`rule.rs`, `channel.rs`).
+//! 2. The transaction that makes an event writes one row for each rule, by triggers (migration 102). Conditions that last
+//!    too long are found by a job (`condition.rs`).
+//! 3. The job `notifications` gives each row to the channels of its rule (`route.rs`), and collects what waits for a channel
+//!    in messages (`group.rs`).
+//! 4. It delivers each message at least once, always under the same id (`delivery.rs`).
+//!
+//! This crate must not depend on axum, nor on an AWS client: the Lambda `notifier` depends on it, and sends
+//! messages to AWS.
+
+pub mod aws_target;
+pub mod channel;
+pub mod condition;
+pub mod delivery;
+pub mod difference;
+pub mod group;
+pub mod message;
+pub mod message_list;
+pub mod notification;
+pub mod notification_list;
+pub mod old_rows;
+mod quiet;
+pub mod route;
+pub mod rule;
+pub mod text;
+
+/// Name of the job in the table `jobs` that routes, collects and delivers.
+pub const JOB: &str = "notifications";
+
+/// Name of the job that finds conditions that last too long.
+pub const CONDITIONS_JOB: &str = "conditions";

@@ -1,0 +1,11 @@
+terraform {
+  # `terraform test` and write-only arguments.
+  required_version = ">= 1.11"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.100, < 7.0"
+    }
+  }
+}

@@ -1,0 +1,150 @@
+//! Pages of the console: over more rows than the API passes over for one page of a list, and for two people at once.
+
+use serde_json::json;
+use tests::{Story, Visitor};
+use tokio::net::TcpListener;
+
+/// 5,001 workflows of a team, of which EventBridge has refused the last one: a list reads 5,000 at most for one page.
+const MANY_WORKFLOWS: &str = "
+    WITH made AS (
+        INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on)
+        SELECT (SELECT min(id) FROM teams), 'workflow ' || nth, '{\"type\":\"log\",\"message\":\"m\"}', '0 9 * * *', 1,
+               cronbox_now(), cronbox_now()
+          FROM generate_series(1, 5001) AS nth
+         ORDER BY nth
+        RETURNING id
+    )
+    INSERT INTO publications (workflow_id, desired_revision, error_class, last_error)
+    SELECT id, 1, CASE WHEN id = max(id) OVER () THEN 'permanent' END, 'ValidationException' FROM made";
+
+/// 1,300 minutes of five workflows that were skipped, but for the oldest one, which was missed.
+const MANY_DECISIONS: &str = "
+    INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+    SELECT gen_random_uuid(), w.id, cronbox_now() - make_interval(mins => nth),
+           CASE WHEN nth = 1300 AND w.id = (SELECT min(id) FROM workflows) THEN 'missed' ELSE 'skipped_paused' END, 1,
+           cronbox_now(), cronbox_now(), cronbox_now()
+      FROM workflows w, generate_series(1, 1300) AS nth";
+
+#[tokio::test]
+async fn the_overview_counts_beyond_one_scan() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    s.execute(MANY_WORKFLOWS).await;
+    for key in [&s.keys.admin, &s.keys.editor] {
+        let overview = Visitor::sign_in(s.url(), key).await.read_page("/").await;
+        assert!(overview.contains("<b>1</b>workflow that EventBridge refused"), "{overview}");
+    }
+    s.end_early().await;
+}
+
+/// A list of the lost times reads 5,000 decisions for one page, and the lost one is older than these.
+#[tokio::test]
+async fn the_overview_counts_lost_times_beyond_one_scan() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    for nth in 1..=5 {
+        s.create_with(json!({"name": format!("workflow {nth}"), "cron_schedule": "0 9 * * *"})).await;
+    }
+    s.execute(MANY_DECISIONS).await;
+    let overview = Visitor::sign_in(s.url(), &s.keys.editor).await.read_page("/").await;
+    assert!(overview.contains("<b>1</b>due time missed or abandoned"), "{overview}");
+    s.end_early().await;
+}
+
+/// What the database has no time to count is unknown, and the rest of the page is shown beside it.
+#[tokio::test]
+async fn the_overview_shows_what_cannot_be_counted() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE failure_streaks").execute(&mut *holder).await.unwrap();
+    let overview = visitor.read_page("/").await;
+    assert!(overview.contains("?</b>workflows whose last run failed"), "{overview}");
+    assert!(overview.contains("The next 24 hours"), "{overview}");
+    drop(holder);
+    s.end_early().await;
+}
+
+/// A tile has the number of the workflows that its list has, whatever else the team has.
+#[tokio::test]
+async fn the_overview_counts_failing_workflows() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let mut failing = Vec::new();
+    for (nth, tile) in
+        ["<b>1</b>workflow whose last run failed", "<b>2</b>workflows whose last run failed"].into_iter().enumerate()
+    {
+        let fields = json!({"name": format!("fails {nth}"), "action": nowhere, "max_attempts": 1, "overlap_policy": "concurrent"});
+        failing.push(s.create_with(fields).await);
+        for _ in 0..3 {
+            s.editor().post(&format!("/api/v1/schedules/{}:fire", failing[nth]), &json!({})).await.expect(202);
+            s.runs_end().await;
+        }
+        let overview = visitor.read_page("/").await;
+        assert!(overview.contains(tile), "{overview}");
+    }
+    let list = visitor.read_page("/workflows?failures_in_a_row=1").await;
+    assert!(list.contains("fails 0") && list.contains("3 failed in a row"), "{list}");
+    for workflow in failing {
+        let mended = json!({"action": {"type": "log", "message": "mended"}});
+        s.editor().patch(&format!("/api/v1/workflows/{workflow}"), &mended).await.expect(200);
+        s.editor().post(&format!("/api/v1/schedules/{workflow}:fire"), &json!({})).await.expect(202);
+        s.runs_end().await;
+    }
+    assert!(!visitor.read_page("/").await.contains("whose last run failed"));
+    s.end_early().await;
+}
+
+/// The publisher does not run, so that the edit waits.
+#[tokio::test]
+async fn the_overview_shows_edits_that_wait() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    s.create_with(json!({"cron_schedule": "0 9 * * *"})).await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    let waits = "<b>1</b>edit that waits for EventBridge for more than 5 minutes";
+    assert!(!visitor.read_page("/").await.contains(waits), "it has just been made");
+    s.execute("UPDATE outbox_events SET created_on = created_on - INTERVAL '301 seconds'").await;
+    let overview = visitor.read_page("/").await;
+    assert!(overview.contains(waits), "{overview}");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn an_empty_part_leads_to_the_next() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    s.execute(MANY_WORKFLOWS).await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let first = visitor.read_page("/workflows?sync=failed").await;
+    assert!(!first.contains("No workflow matches"), "{first}");
+    let (_, rest) = first.split_once(r#"<p class="empty">"#).unwrap();
+    let next = rest.split_once("href=\"").and_then(|(_, href)| href.split_once('"')).unwrap().0;
+    let last = visitor.read_page(&next.replace("&#38;", "&")).await;
+    assert!(last.contains("workflow 5001"), "{next}: {last}");
+    s.end_early().await;
+}
+
+/// Two people have the same form. The second one to save it learns that another edit came first.
+#[tokio::test]
+async fn a_form_of_an_older_version_is_not_saved() {
+    let s = Story::today().await;
+    let channel = json!({"name": "n", "kind": "aws", "target_arn": "arn:aws:sns:eu-west-1:123456789012:alerts"});
+    let id = s.editor().post("/api/v1/notification-channels", &channel).await.expect(201).id();
+    let rule = json!({"event": "missed", "channel_ids": [id]});
+    let rule = s.editor().post("/api/v1/notification-rules", &rule).await.expect(201).id();
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    for (page, fields) in [
+        (format!("/admin/notifications/rules/{rule}"), format!("event=missed&group_secs=30&channel_ids={id}")),
+        (
+            format!("/admin/notifications/channels/{id}"),
+            "name=n&max_per_hour=5&target_arn=arn:aws:sns:eu-west-1:123456789012:alerts".to_owned(),
+        ),
+    ] {
+        assert!(visitor.read_page(&page).await.contains(r#"name="version" value="1""#), "{page}");
+        let seen = format!("version=1&{fields}");
+        visitor.send_form(&page, &seen).await.expect(200);
+        let refusal = visitor.send_form(&page, &seen).await.expect(412).text;
+        assert!(refusal.contains("another edit came first"), "{refusal}");
+        assert!(visitor.read_page(&page).await.contains(r#"name="version" value="2""#), "{page}");
+    }
+    s.end().await;
+}

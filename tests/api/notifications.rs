@@ -1,0 +1,182 @@
+//! Channels and rules: what is refused, what is never shown, and what a PUT keeps.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::{Api, Story, send_request};
+
+/// Where a channel of AWS leads.
+const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
+const CHANNELS: &str = "/api/v1/notification-channels";
+const RULES: &str = "/api/v1/notification-rules";
+
+async fn put(api: &Api, path: &str, body: &Value) -> tests::Answer {
+    send_request(api.request(Method::PUT, path).json(body)).await
+}
+
+#[tokio::test]
+async fn channels_refuse_what_cannot_be_sent() {
+    let s = Story::today().await;
+    let slack = |url: &str| json!({"name": "n", "kind": "slack", "url": url});
+    for (body, field) in [
+        (json!({"name": "", "kind": "aws", "target_arn": TOPIC}), "name"),
+        (json!({"name": "n", "kind": "pigeon"}), "kind"),
+        (json!({"name": "n", "kind": "aws"}), "target_arn"),
+        (json!({"name": "n", "kind": "aws", "target_arn": "arn:aws:sqs:eu-west-1:123456789012:q"}), "target_arn"),
+        (json!({"name": "n", "kind": "email", "recipients": ["a@example.com"], "target_arn": TOPIC}), "target_arn"),
+        (json!({"name": "n", "kind": "slack"}), "url"),
+        (json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "url": "https://1.1.1.1/"}), "url"),
+        (slack("ftp://1.1.1.1/"), "url"),
+        (slack("https://169.254.169.254/latest"), "url"),
+        (json!({"name": "n", "kind": "email"}), "recipients"),
+        (json!({"name": "n", "kind": "email", "recipients": ["a@example.com", "b"]}), "recipients.1"),
+        (json!({"name": "n", "kind": "email", "recipients": ["a@example.com\nBcc: b@example.com"]}), "recipients.0"),
+        (json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "recipients": ["a@example.com"]}), "recipients"),
+        (json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "max_per_hour": 0}), "max_per_hour"),
+        (
+            json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "quiet": {"from": "9", "to": "10:00", "timezone": "UTC"}}),
+            "quiet.from",
+        ),
+        (
+            json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "quiet": {"from": "09:00", "to": "09:00", "timezone": "UTC"}}),
+            "quiet.to",
+        ),
+        (
+            json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "quiet": {"from": "09:00", "to": "10:00", "timezone": "Mars"}}),
+            "quiet.timezone",
+        ),
+        (json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "snooze": 1}), "snooze"),
+    ] {
+        let answer = s.editor().post(CHANNELS, &body).await.expect(400);
+        assert_eq!(answer.json["field"], field, "{body}: {}", answer.text);
+    }
+    assert_eq!(s.count("SELECT count(*) FROM notification_channels").await, 0);
+    s.end().await;
+}
+
+/// The path of a URL of Slack is its password.
+#[tokio::test]
+async fn a_url_is_never_shown_and_kept_by_put() {
+    let s = Story::with_app(|config| {
+        config.secrets.secrets_key = Some("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned());
+    })
+    .await;
+    let body = json!({"name": "n", "kind": "slack", "url": "https://1.1.1.1/services/T0/B0/s3cret"});
+    let created = s.editor().post(CHANNELS, &body).await.expect(201);
+    let path = format!("{CHANNELS}/{}", created.id());
+    assert_eq!(created.json["origin"], "https://1.1.1.1");
+    s.editor().post(CHANNELS, &body).await.refused(409, "name_taken", None);
+    let mut read = s.editor().get(&path).await.expect(200).json;
+    read["max_per_hour"] = json!(5);
+    let after = put(&s.editor(), &path, &read).await.expect(200);
+    assert_eq!((&after.json["max_per_hour"], &after.json["origin"]), (&json!(5), &json!("https://1.1.1.1")));
+    put(&s.editor(), &path, &json!({"name": "n", "kind": "aws", "target_arn": TOPIC})).await.refused(
+        400,
+        "immutable_field",
+        Some("kind"),
+    );
+    for text in
+        [created.text, after.text, s.admin().get("/api/v1/audit").await.text, s.editor().get(CHANNELS).await.text]
+    {
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    let everything = "SELECT c::text FROM notification_channels c UNION ALL SELECT a::text FROM audit_log a";
+    assert!(!s.table(everything).await.contains("s3cret"));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn rules_say_what_their_event_needs() {
+    let s = Story::today().await;
+    let channel =
+        s.editor().post(CHANNELS, &json!({"name": "n", "kind": "aws", "target_arn": TOPIC})).await.expect(201).id();
+    let workflow = s.create_with(json!({})).await;
+    let with = |fields: Value| {
+        let mut body = json!({"channel_ids": [channel]});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body
+    };
+    for (fields, field) in [
+        (json!({"event": "fired"}), "event"),
+        (json!({"event": "failures_in_a_row"}), "threshold"),
+        (json!({"event": "failures_in_a_row", "threshold": 101}), "threshold"),
+        (json!({"event": "run_failed", "threshold": 1}), "threshold"),
+        (json!({"event": "run_late", "after_secs": 59}), "after_secs"),
+        (json!({"event": "no_success", "after_secs": 3600}), "workflow_id"),
+        (json!({"event": "frozen_long", "after_secs": 3600, "workflow_id": workflow}), "workflow_id"),
+        (json!({"event": "missed", "workflow_id": 987_654_321}), "workflow_id"),
+        (json!({"event": "missed", "group_secs": -1}), "group_secs"),
+        (json!({"event": "missed", "channel_ids": []}), "channel_ids"),
+        (json!({"event": "missed", "channel_ids": [channel, 987_654_321]}), "channel_ids"),
+    ] {
+        let answer = s.editor().post(RULES, &with(fields.clone())).await.expect(400);
+        assert_eq!(answer.json["field"], field, "{fields}: {}", answer.text);
+    }
+    let created = s.editor().post(RULES, &with(json!({"event": "auto_paused"}))).await.expect(201);
+    assert_eq!((&created.json["group_secs"], &created.json["enabled"]), (&json!(5), &json!(true)));
+    let path = format!("{RULES}/{}", created.id());
+    let mut read = s.editor().get(&path).await.expect(200).json;
+    (read["event"], read["workflow_id"]) = (json!("missed"), json!(workflow));
+    assert_eq!(put(&s.editor(), &path, &read).await.expect(200).json["version"], 2);
+    s.editor().delete(&format!("{CHANNELS}/{channel}")).await.refused(409, "channel_in_use", None);
+    s.editor().delete(&path).await.expect(204);
+    s.editor().delete(&format!("{CHANNELS}/{channel}")).await.expect(204);
+    s.end().await;
+}
+
+/// Two people change the same channel, and the same rule: the second edit is refused, and the first one stays.
+#[tokio::test]
+async fn an_edit_of_an_older_version_is_refused() {
+    let s = Story::today().await;
+    let channel = json!({"name": "n", "kind": "aws", "target_arn": TOPIC});
+    let id = s.editor().post(CHANNELS, &channel).await.expect(201).id();
+    let rule = json!({"event": "missed", "channel_ids": [id]});
+    let rule_id = s.editor().post(RULES, &rule).await.expect(201).id();
+    for (path, first, second) in [
+        (format!("{RULES}/{rule_id}"), json!({"group_secs": 30}), json!({"enabled": false})),
+        (format!("{CHANNELS}/{id}"), json!({"max_per_hour": 5}), json!({"name": "other"})),
+    ] {
+        let seen = s.editor().get(&path).await.expect(200);
+        let edited = |change: &Value| {
+            let mut body = seen.json.clone();
+            body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            body
+        };
+        let send = |method, body: Value| {
+            send_request(s.editor().request(method, &path).header("if-match", &seen.headers["etag"]).json(&body))
+        };
+        assert_eq!(send(Method::PUT, edited(&first)).await.expect(200).headers["etag"], "\"2\"");
+        send(Method::PUT, edited(&second)).await.refused(412, "version_mismatch", None);
+        send(Method::DELETE, json!(null)).await.refused(412, "version_mismatch", None);
+        let now = s.editor().get(&path).await.expect(200).json;
+        let mut expected = edited(&first);
+        (expected["version"], expected["updated_on"]) = (json!(2), now["updated_on"].clone());
+        assert_eq!(now, expected);
+    }
+    s.end().await;
+}
+
+/// What belongs to another team does not exist.
+#[tokio::test]
+async fn objects_of_other_teams_are_missing() {
+    let s = Story::today().await;
+    let team = s.admin().post("/api/v1/teams", &json!({"name": "others"})).await.expect(201).id();
+    let foreign = json!({"team_id": team, "name": "n", "kind": "aws", "target_arn": TOPIC, "default_rules": true});
+    let channel = s.admin().post(CHANNELS, &foreign).await.expect(201).id();
+    let rule = s.admin().get(&format!("{RULES}?team_id={team}")).await.expect(200).json["items"][0]["id"].clone();
+    let body = json!({"name": "n", "kind": "aws", "target_arn": TOPIC});
+    for answer in [
+        s.editor().get(&format!("{CHANNELS}/{channel}")).await,
+        put(&s.editor(), &format!("{CHANNELS}/{channel}"), &body).await,
+        s.editor().delete(&format!("{CHANNELS}/{channel}")).await,
+        s.editor().post_empty(&format!("{CHANNELS}/{channel}:test")).await,
+        s.editor().get(&format!("{RULES}/{rule}")).await,
+        s.editor().delete(&format!("{RULES}/{rule}")).await,
+        s.editor().post_empty(&format!("{RULES}/{rule}:snooze")).await,
+    ] {
+        answer.refused(404, "not_found", None);
+    }
+    for list in [CHANNELS, RULES, "/api/v1/notifications", "/api/v1/notification-messages"] {
+        assert_eq!(s.editor().get(list).await.expect(200).json["items"], json!([]), "{list}");
+    }
+    s.end().await;
+}

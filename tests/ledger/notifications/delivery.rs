@@ -1,0 +1,235 @@
+//! Messages: collected, limited, repeated under one id, and refused.
+
+use local::stack::StackOptions;
+use serde_json::{Value, json};
+use tests::Story;
+
+use super::team::{channel, notifications, rule, send, webhook};
+use crate::receiver::{NOON, Receiver, accept, until_state};
+
+/// Ends this many runs of as many workflows at once, as the app ends them.
+const FIVE_HUNDRED_FAIL: &str = "
+    INSERT INTO workflows (team_id, name, action, revision, created_on, updated_on)
+    SELECT (SELECT min(team_id) FROM notification_rules), 'w' || n, '{\"type\": \"log\", \"message\": \"m\"}', 0, cronbox_now(), cronbox_now()
+      FROM generate_series(1, 500) AS n;
+    INSERT INTO runs_ended (id, workflow_id, trigger, state, run_after, created_on, finished_on, error, team_id)
+    SELECT gen_random_uuid(), id, 'manual', 'failed', cronbox_now(), cronbox_now(), cronbox_now(), 'no answer', team_id
+      FROM workflows WHERE name LIKE 'w%';";
+
+#[tokio::test]
+async fn failures_of_a_minute_are_one_message() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let channel = webhook(&s, &receiver).await;
+    rule(&s, channel, json!({"event": "run_failed"})).await;
+    s.execute(FIVE_HUNDRED_FAIL).await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 0, "it is collected for a minute");
+    s.now_is("2026-03-02T12:01:00Z").await;
+    send(&s).await;
+    let [message] = &receiver.calls()[..] else { panic!("{}", receiver.received().len()) };
+    assert_eq!(message["type"], "cronbox.run_failed");
+    assert_eq!(message["timestamp"], "2026-03-02T12:01:00Z");
+    let data = &message["data"];
+    assert_eq!(data["text"], "500 workflows or runs: failed");
+    assert_eq!((data["notifications"].as_array().unwrap().len(), &data["more"]), (50, &json!(450)));
+    assert_eq!(data["notifications"][0]["text"].as_str().unwrap().split_once(' ').unwrap().1, "failed: no answer");
+    assert_eq!(s.count("SELECT count(*) FROM notifications WHERE state = 'routed'").await, 500);
+    s.end().await;
+}
+
+/// A workflow that fails, with a rule for each failure that is sent at once.
+async fn failing(receiver: &Receiver) -> (Story, schedule::WorkflowId) {
+    let s = Story::at(NOON).await;
+    let channel = webhook(&s, receiver).await;
+    rule(&s, channel, json!({"event": "run_failed", "group_secs": 0})).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, ""); 50]).await.action()})).await;
+    (s, workflow)
+}
+
+async fn fail(s: &Story, workflow: schedule::WorkflowId) {
+    let run = accept(s, workflow).await;
+    until_state(s, run, "failed").await;
+}
+
+fn ids(receiver: &Receiver) -> Vec<String> {
+    receiver.received().iter().map(|one| one.headers["webhook-id"].to_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_repeated_delivery_keeps_its_id() {
+    let receiver = Receiver::answering(&[(500, ""), (503, "600")]).await;
+    let (s, workflow) = failing(&receiver).await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    s.now_is("2026-03-02T12:00:09Z").await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 1, "the first wait is 10 s");
+    s.now_is("2026-03-02T12:00:10Z").await;
+    send(&s).await;
+    s.now_is("2026-03-02T12:10:09Z").await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 2, "the receiver wants 600 s");
+    s.now_is("2026-03-02T12:10:10Z").await;
+    send(&s).await;
+    let ids = ids(&receiver);
+    assert_eq!(ids.len(), 3);
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    let messages = s.editor().get("/api/v1/notification-messages").await.expect(200).json["items"].clone();
+    assert_eq!((&messages[0]["id"], &messages[0]["state"]), (&json!(ids[0]), &json!("sent")));
+    assert_eq!(messages[0]["attempt_count"], 3);
+    s.end().await;
+}
+
+/// The instance that sends is gone before it can record the answer.
+#[tokio::test]
+async fn a_lost_delivery_repeats_under_its_id() {
+    let receiver = Receiver::slow().await;
+    let (s, workflow) = failing(&receiver).await;
+    fail(&s, workflow).await;
+    tokio::select! {
+        () = send(&s) => panic!("the receiver does not answer"),
+        () = receiver.until(1) => {}
+    }
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 1, "the lease of the first delivery lasts");
+    receiver.let_answer(10);
+    // The lease of the job, too, which the lost instance had.
+    s.execute("UPDATE jobs SET locked_by = NULL, locked_until = NULL").await;
+    s.now_is("2026-03-02T12:02:00Z").await;
+    send(&s).await;
+    let ids = ids(&receiver);
+    assert_eq!(ids.len(), 2);
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(s.count("SELECT count(*) FROM notification_messages").await, 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_refused_message_is_a_dead_letter() {
+    let receiver = Receiver::answering(&[(410, "")]).await;
+    let (s, workflow) = failing(&receiver).await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    let failed =
+        s.editor().get("/api/v1/notification-messages?state=failed").await.expect(200).json["items"][0].clone();
+    assert_eq!(failed["last_error"], "the receiver answered 410 Gone");
+    s.now_is("2026-03-02T13:00:00Z").await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 1);
+    let path = format!("/api/v1/notification-messages/{}", failed["id"].as_str().unwrap());
+    let again = s.editor().post_empty(&format!("{path}:retry")).await.expect(200);
+    assert_eq!((&again.json["state"], &again.json["attempt_count"]), (&json!("pending"), &json!(0)));
+    send(&s).await;
+    assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "sent");
+    s.editor().post_empty(&format!("{path}:retry")).await.refused(409, "not_failed", None);
+    let ids = ids(&receiver);
+    assert_eq!(ids[0], ids[1], "also then");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn quiet_hours_delay_messages() {
+    let s = Story::at("2026-03-02T21:30:00Z").await;
+    let receiver = Receiver::kind().await;
+    let quiet = json!({"from": "22:00", "to": "07:00", "timezone": "Europe/Paris"});
+    let night = channel(&s, json!({"name": "n", "kind": "webhook", "url": receiver.url, "quiet": quiet})).await;
+    rule(&s, night, json!({"event": "run_failed", "group_secs": 0})).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, ""); 9]).await.action()})).await;
+    for now in ["2026-03-02T21:30:00Z", "2026-03-03T02:00:00Z"] {
+        s.now_is(now).await;
+        fail(&s, workflow).await;
+        send(&s).await;
+    }
+    assert_eq!(receiver.received().len(), 0);
+    s.now_is("2026-03-03T06:00:00Z").await;
+    send(&s).await;
+    let [message] = &receiver.calls()[..] else { panic!("{}", receiver.received().len()) };
+    assert_eq!(message["data"]["notifications"].as_array().unwrap().len(), 2, "the morning has both");
+    s.end().await;
+}
+
+/// 250 channels that are quiet until a minute before midnight, each with a notification that has waited for long.
+const QUIET_CHANNELS: &str = "
+    INSERT INTO notification_channels (team_id, name, kind, max_per_hour, quiet_from, quiet_to, quiet_timezone, is_enabled, created_on, updated_on)
+    SELECT (SELECT min(team_id) FROM notification_rules), 'quiet ' || n, 'aws', 60, 0, 1439, 'UTC', true, cronbox_now(), cronbox_now()
+      FROM generate_series(1, 250) AS n;
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state)
+    SELECT id, team_id, event, 'before', cronbox_now(), 'routed' FROM notification_rules;
+    INSERT INTO notification_items (notification_id, channel_id, event, ready_on)
+    SELECT n.id, c.id, 'run_failed', cronbox_now() - INTERVAL '1 hour' FROM notifications n, notification_channels c WHERE c.kind = 'aws'";
+
+#[tokio::test]
+async fn many_quiet_channels_hide_no_other() {
+    let receiver = Receiver::kind().await;
+    let (s, workflow) = failing(&receiver).await;
+    s.execute(QUIET_CHANNELS).await;
+    fail(&s, workflow).await;
+    s.job("notifications").await;
+    s.job("notifications").await;
+    assert_eq!(receiver.received().len(), 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_full_hour_collects_the_rest() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let limited = channel(&s, json!({"name": "n", "kind": "webhook", "url": receiver.url, "max_per_hour": 2})).await;
+    rule(&s, limited, json!({"event": "run_failed", "group_secs": 0})).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, ""); 9]).await.action()})).await;
+    for minute in 1..=5 {
+        s.now_is(&format!("2026-03-02T12:0{minute}:00Z")).await;
+        fail(&s, workflow).await;
+        send(&s).await;
+    }
+    assert_eq!(receiver.received().len(), 2);
+    s.now_is("2026-03-02T13:01:00Z").await;
+    send(&s).await;
+    let sizes: Vec<usize> =
+        receiver.calls().iter().map(|call| call["data"]["notifications"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes, [1, 1, 3]);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn snoozed_rules_record_and_send_nothing() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let channel = webhook(&s, &receiver).await;
+    let id = rule(&s, channel, json!({"event": "run_failed", "group_secs": 0})).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, ""); 9]).await.action()})).await;
+    let snooze = format!("/api/v1/notification-rules/{id}:snooze");
+    s.editor().post(&snooze, &json!({"until": NOON})).await.refused(400, "invalid_field", Some("until"));
+    s.editor().post(&snooze, &json!({"until": "2026-03-02T12:05:00Z"})).await.expect(200);
+    fail(&s, workflow).await;
+    send(&s).await;
+    s.now_is("2026-03-02T12:05:00Z").await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 1);
+    let states: Vec<Value> = notifications(&s).await.iter().map(|one| one["state"].clone()).collect();
+    assert_eq!(states, [json!("snoozed"), json!("routed")]);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_test_message_says_what_arrived() {
+    let s = Story::with(StackOptions { now: Some(NOON.parse().unwrap()), ..StackOptions::default() }).await;
+    let receiver = Receiver::answering(&[(404, "")]).await;
+    let id = webhook(&s, &receiver).await;
+    let test = format!("/api/v1/notification-channels/{id}:test");
+    let refused = s.editor().post_empty(&test).await.expect(200).json;
+    assert_eq!(
+        refused,
+        json!({"delivered": false, "error": "the receiver answered 404 Not Found", "message_id": null})
+    );
+    let accepted = json!({"delivered": true, "error": null, "message_id": null});
+    assert_eq!(s.editor().post_empty(&test).await.expect(200).json, accepted);
+    assert_eq!(receiver.calls()[1]["type"], "cronbox.test");
+    // Without a mail server the answer says what an operator has to set.
+    let mail = channel(&s, json!({"name": "m", "kind": "email", "recipients": ["a@example.com"]})).await;
+    let unset = s.editor().post_empty(&format!("/api/v1/notification-channels/{mail}:test")).await.expect(200).json;
+    assert!(unset["error"].as_str().unwrap().contains("CRONBOX_SMTP_URL"), "{unset}");
+    s.end().await;
+}

@@ -1,0 +1,271 @@
+//! Each event of a rule: written once, in the transaction that makes it.
+
+use serde_json::json;
+use tests::Story;
+
+use super::team::{notifications, rule, send, texts, webhook};
+use crate::receiver::{NOON, Receiver, accept, until_state};
+
+/// Where a channel of AWS leads.
+const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
+
+/// A team with a channel that nothing is sent to in these stories.
+async fn team() -> (Story, i64) {
+    let s = Story::at(NOON).await;
+    let channel = webhook(&s, &Receiver::kind().await).await;
+    (s, channel)
+}
+
+#[tokio::test]
+async fn an_automatic_pause_is_notified_at_once() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let channel = webhook(&s, &receiver).await;
+    rule(&s, channel, json!({"event": "auto_paused"})).await;
+    let action = Receiver::answering(&[(500, ""); 9]).await.action();
+    let fields = json!({"name": "payroll", "action": action, "cron_schedule": "0 9 * * *", "pause_after_failures": 2});
+    let workflow = s.create_with(fields).await;
+    let other = s.create_with(json!({"name": "other", "cron_schedule": "0 9 * * *"})).await;
+    s.pause(other).await;
+    for _ in 0..2 {
+        let run = accept(&s, workflow).await;
+        until_state(&s, run, "failed").await;
+    }
+    s.until("SELECT count(*) FROM workflows WHERE paused_by = 'cronbox'", 1).await;
+    s.now_is("2026-03-02T12:00:05Z").await;
+    send(&s).await;
+    let data = receiver.calls()[0]["data"].clone();
+    assert_eq!(data["text"], "cronbox paused payroll: it failed 2 times in a row");
+    let listed = |by: &str| format!("/api/v1/workflows?paused_by={by}&results=true");
+    let names = async |by: &str| {
+        let page = s.editor().get(&listed(by)).await.expect(200).json;
+        page["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((names("cronbox").await, names("client").await), (vec!["payroll".to_owned()], vec!["other".to_owned()]));
+    let sorted = s.editor().get("/api/v1/workflows?paused_by=cronbox&sort=name&total=true").await.expect(200).json;
+    assert_eq!((&sorted["total"], &sorted["items"][0]["paused_by"]), (&json!(1), &json!("cronbox")));
+    // A trigger follows each write of the row.
+    s.edit(workflow, json!({"description": "still paused", "cron_schedule": "1 9 * * *"})).await;
+    assert_eq!(s.count("SELECT count(*) FROM notifications").await, 1, "only cronbox's own pause is an event");
+    s.resume(workflow).await;
+    assert_eq!(s.workflow(workflow).await["paused_by"], json!(null));
+    s.end().await;
+}
+
+/// A success and failures of one workflow may end in one statement.
+#[tokio::test]
+async fn streaks_count_only_after_the_last_success() {
+    let (s, channel) = team().await;
+    for (event, threshold) in [("failures_in_a_row", 2), ("recovered", 2)] {
+        rule(&s, channel, json!({"event": event, "threshold": threshold})).await;
+    }
+    let workflow = s.create_with(json!({"name": "payroll"})).await;
+    let end = "INSERT INTO runs_ended (id, workflow_id, trigger, state, run_after, created_on, finished_on, error, team_id)
+               SELECT gen_random_uuid(), $1, 'manual', state, cronbox_now(), cronbox_now(), cronbox_now() + minute * INTERVAL '1 minute',
+                      'e', (SELECT team_id FROM workflows WHERE id = $1)
+                 FROM unnest($2::text[]) WITH ORDINALITY AS ended (state, minute)";
+    let ends = async |states: &[&str]| {
+        let states: Vec<String> = states.iter().map(|state| (*state).to_owned()).collect();
+        sqlx::query(end).bind(workflow.0).bind(states).execute(&s.pool).await.unwrap();
+    };
+    let failures = "SELECT COALESCE((SELECT failures FROM failure_streaks), 0)::bigint";
+    ends(&["failed", "cancelled", "abandoned"]).await;
+    assert_eq!(s.count(failures).await, 1, "cancelled and abandoned runs say nothing about the workflow");
+    ends(&["succeeded", "failed"]).await;
+    assert_eq!(s.count(failures).await, 1);
+    assert_eq!(texts(&s).await.len(), 0, "one failure is less than the threshold");
+    ends(&["failed", "timed_out", "failed"]).await;
+    assert_eq!(s.count(failures).await, 4);
+    ends(&["failed", "succeeded"]).await;
+    assert_eq!(s.count(failures).await, 0);
+    ends(&["succeeded"]).await;
+    let events: Vec<String> =
+        notifications(&s).await.iter().map(|one| one["event"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(events, ["failures_in_a_row", "recovered"]);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn an_outage_is_one_notification_per_workflow() {
+    let (s, channel) = team().await;
+    rule(&s, channel, json!({"event": "missed"})).await;
+    let fields = json!({"name": "hourly", "cron_schedule": "0 * * * *", "timezone": "UTC", "catch_up_policy": "none"});
+    s.create_with(fields).await;
+    s.publish().await;
+    s.now_is("2026-03-02T15:30:00Z").await;
+    s.job("watchdog").await;
+    let expected = "hourly did not run at 4 due times, 2026-03-02 12:00 UTC to 2026-03-02 15:00 UTC: \
+                    no fire arrived in time, and the catch-up policy is none";
+    assert_eq!(texts(&s).await, [expected]);
+    s.job("watchdog").await;
+    assert_eq!(texts(&s).await.len(), 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn skips_in_a_row_are_notified_once() {
+    let (s, channel) = team().await;
+    rule(&s, channel, json!({"event": "skipped_overlap", "threshold": 2})).await;
+    let receiver = Receiver::slow().await;
+    let fields = json!({"name": "slow", "action": receiver.action(), "cron_schedule": "* * * * *", "timezone": "UTC"});
+    let workflow = s.create_with(fields).await;
+    s.publish().await;
+    for minute in 1..=5 {
+        let time = format!("2026-03-02T12:0{minute}:00Z");
+        s.now_is(&time).await;
+        s.invoke(workflow, &time).await;
+        receiver.until(1).await;
+        let written = texts(&s).await.len();
+        assert_eq!(written, usize::from(minute > 2), "{minute}");
+    }
+    assert_eq!(texts(&s).await, ["slow was skipped 2 times in a row, because a run before had not ended"]);
+    receiver.let_answer(1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn long_conditions_are_notified_once() {
+    let (s, channel) = team().await;
+    let receiver = Receiver::slow().await;
+    let fields =
+        json!({"name": "slow", "action": receiver.action(), "cron_schedule": "0 9 * * *", "timeout_secs": 86400});
+    let slow = s.create_with(fields).await;
+    let paused = s.create_with(json!({"name": "paused", "cron_schedule": "0 9 * * *"})).await;
+    s.publish().await;
+    for (event, workflow) in
+        [("run_long", None), ("paused_long", None), ("frozen_long", None), ("no_success", Some(slow))]
+    {
+        let mut fields = json!({"event": event, "after_secs": 3600});
+        if let Some(workflow) = workflow {
+            fields["workflow_id"] = json!(workflow);
+        }
+        rule(&s, channel, fields).await;
+    }
+    let run = accept(&s, slow).await;
+    receiver.until(1).await;
+    s.pause(paused).await;
+    s.editor().post("/api/v1/freezes", &json!({"reason": "holiday"})).await.expect(201);
+    s.now_is("2026-03-02T12:59:59Z").await;
+    s.job("conditions").await;
+    assert_eq!(texts(&s).await.len(), 0);
+    s.now_is("2026-03-02T13:00:01Z").await;
+    s.job("conditions").await;
+    s.job("conditions").await;
+    let all = texts(&s).await;
+    assert_eq!(
+        all,
+        [
+            "A run of slow has not ended 60 minutes after its start",
+            "paused has been paused for more than 60 minutes",
+            "The schedules have been frozen for more than 60 minutes: holiday",
+            "slow has had no successful run for 60 minutes",
+        ]
+    );
+    // A success ends the condition, and the next hour without one begins another.
+    receiver.let_answer(1);
+    until_state(&s, run, "succeeded").await;
+    s.now_is("2026-03-02T13:30:00Z").await;
+    s.job("conditions").await;
+    assert_eq!(s.count("SELECT count(*) FROM notification_conditions").await, 0);
+    s.now_is("2026-03-02T14:30:00Z").await;
+    s.job("conditions").await;
+    assert_eq!(texts(&s).await.len(), 5);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_that_does_not_start_is_late() {
+    let s = Story::with(local::stack::StackOptions {
+        now: Some(NOON.parse().unwrap()),
+        app: |config| config.executor_slots = 0,
+        ..local::stack::StackOptions::default()
+    })
+    .await;
+    let channel = webhook(&s, &Receiver::kind().await).await;
+    rule(&s, channel, json!({"event": "run_late", "after_secs": 120})).await;
+    let workflow = s.create_with(json!({"name": "payroll", "cron_schedule": "* * * * *", "timezone": "UTC"})).await;
+    s.publish().await;
+    s.now_is("2026-03-02T12:01:00Z").await;
+    s.invoke(workflow, "2026-03-02T12:01:00Z").await;
+    s.now_is("2026-03-02T12:03:00Z").await;
+    s.job("conditions").await;
+    assert_eq!(texts(&s).await, ["A run of payroll has not started 2 minutes after its time 2026-03-02 12:01 UTC"]);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn the_day_before_is_verified_by_a_job() {
+    let (s, channel) = team().await;
+    rule(&s, channel, json!({"event": "verify_difference"})).await;
+    let fields = json!({"name": "hourly", "cron_schedule": "0 * * * *", "timezone": "UTC", "catch_up_policy": "none"});
+    s.create_with(fields).await;
+    s.publish().await;
+    s.now_is("2026-03-03T00:01:00Z").await;
+    s.job("watchdog").await;
+    s.job("verify").await;
+    assert_eq!(
+        s.count("SELECT count(*) FROM daily_verifications WHERE finished_on IS NOT NULL").await,
+        0,
+        "not settled"
+    );
+    s.now_is("2026-03-03T00:30:00Z").await;
+    s.job("watchdog").await;
+    s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T18:00Z'").await;
+    s.job("verify").await;
+    s.job("verify").await;
+    let day =
+        "SELECT due || ' due, ' || differences || ' differ' FROM daily_verifications WHERE finished_on IS NOT NULL";
+    assert_eq!(s.table(day).await, "12 due, 1 differ");
+    let days = s.admin().get("/api/v1/verify/days").await.expect(200).json;
+    let listed: Vec<_> =
+        days["items"].as_array().unwrap().iter().map(|day| (&day["day"], &day["differences"])).collect();
+    assert_eq!(listed, [(&json!("2026-03-02"), &json!(1))]);
+    assert_eq!(texts(&s).await, ["The ledger of hourly differs at 2026-03-02 18:00 UTC: missing"]);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_cannot_be_published_is_notified() {
+    let (s, channel) = team().await;
+    for event in ["sync_failed", "drift_repaired"] {
+        rule(&s, channel, json!({"event": event})).await;
+    }
+    let workflow = s.create_with(json!({"name": "payroll", "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    s.publish().await;
+    s.execute("UPDATE publications SET drift = 'changed', due_at = cronbox_now(), spec_hash = NULL").await;
+    s.publish().await;
+    assert_eq!(texts(&s).await, ["The schedule of payroll in EventBridge differed (changed) and is repaired"]);
+    s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'no such role', due_at = NULL").await;
+    s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'no such role'").await;
+    assert_eq!(texts(&s).await[1..], ["EventBridge refuses the schedule of payroll: no such role"]);
+    s.edit(workflow, json!({"cron_schedule": "1 9 * * *"})).await;
+    s.end().await;
+}
+
+/// A rule of a workflow is about no other one, and a rule of a team about no other team.
+#[tokio::test]
+async fn rules_are_about_their_workflow_and_team() {
+    let (s, channel) = team().await;
+    let failing = Receiver::answering(&[(500, ""); 9]).await.action();
+    let one = s.create_with(json!({"name": "one", "action": failing})).await;
+    let other = s.create_with(json!({"name": "other", "action": failing})).await;
+    rule(&s, channel, json!({"event": "run_failed", "workflow_id": one})).await;
+    let team = s.admin().post("/api/v1/teams", &json!({"name": "b"})).await.expect(201).id();
+    let fields = json!({"team_id": team, "name": "n", "kind": "aws", "target_arn": TOPIC, "default_rules": true});
+    let foreign = s.admin().post("/api/v1/notification-channels", &fields).await.expect(201).id();
+    let defaults = s.admin().get(&format!("/api/v1/notification-rules?team_id={team}")).await.expect(200).json;
+    assert_eq!(defaults["items"].as_array().unwrap().len(), 6);
+    let refused = json!({"event": "run_failed", "channel_ids": [channel, foreign]});
+    s.editor().post("/api/v1/notification-rules", &refused).await.refused(400, "invalid_field", Some("channel_ids"));
+    for workflow in [one, other] {
+        let run = accept(&s, workflow).await;
+        until_state(&s, run, "failed").await;
+    }
+    let all = notifications(&s).await;
+    assert_eq!(all.iter().map(|one| one["workflow_name"].clone()).collect::<Vec<_>>(), [json!("one")]);
+    let path = format!("/api/v1/notifications/{}", all[0]["id"]);
+    let mine = s.editor().post_empty(&format!("{path}:acknowledge")).await.expect(200).json;
+    assert!(mine["acknowledged_by"].is_string());
+    assert_eq!(s.editor().get("/api/v1/notifications?acknowledged=false").await.expect(200).json["items"], json!([]));
+    s.end().await;
+}

@@ -1,0 +1,34 @@
+//! `/metrics` of the daemon: what rules and the dashboard read.
+
+use std::time::Instant;
+
+use tests::metric_names::{check_with_promtool, documented_names, metric_names, sampled_names, used_names};
+
+use crate::world::{PATIENCE, World};
+
+/// A queue at which nothing listens: without one, the page has no dead letters.
+const QUEUE: &str = "http://127.0.0.1:9/123456789012/runner-dlq";
+
+#[tokio::test]
+async fn the_page_has_what_rules_and_documents_name() {
+    let world = World::new().await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let daemon = world.process(&["--listen", "--metrics-addr", &address, "--runner-dlq-url", QUEUE], None);
+    let began = Instant::now();
+    let page = loop {
+        match reqwest::get(format!("http://{address}/metrics")).await {
+            Ok(answer) => break answer.text().await.unwrap(),
+            Err(error) => assert!(began.elapsed() < PATIENCE, "no page: {error}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    let is_ours = |name: &&String| name.starts_with("cronbox_publisher_");
+    let (used, sampled) = (used_names(), sampled_names(&page));
+    let missing: Vec<_> = used.iter().filter(is_ours).filter(|name| !sampled.contains(*name)).collect();
+    assert!(missing.is_empty(), "rules or dashboard use {missing:?}, which is not in\n{page}");
+    let (documented, shown) = (documented_names(), metric_names(&page));
+    assert_eq!(documented.iter().filter(is_ours).collect::<Vec<_>>(), shown.iter().collect::<Vec<_>>());
+    check_with_promtool(&page);
+    drop(daemon);
+}

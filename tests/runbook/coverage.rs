@@ -1,0 +1,101 @@
+//! Each alarm and each rule is walked by a story, or named here with the reason why not.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use regex::Regex;
+
+use crate::alarms::all_alarms;
+use crate::paragraphs::{commands_of, runbook};
+
+/// AWS alone makes what these alarms read, and the local stack has no such thing.
+const OF_AWS: [&str; 16] = [
+    "publisher-duration",
+    "publisher-events-dropped",
+    "publisher-dead-letters-undelivered",
+    "target-errors",
+    "invocations-dropped",
+    "invocations-throttled",
+    "dead-letters-undelivered",
+    "runner-errors",
+    "runner-not-accepted",
+    "runner-throttles",
+    "runner-event-age",
+    "runner-events-dropped",
+    "runner-dead-letters-undelivered",
+    "runner-duration",
+    // Their paragraph is that of `runner-dead-letters`, whose story walks it.
+    "schedules-dead-letters",
+    "schedules-dead-letters-age",
+];
+/// The age of a message is SQS's; the paragraph is walked.
+const OF_SQS: [&str; 1] = ["runner-dead-letters-age"];
+
+/// Rules whose condition needs more than a story can break: load, time of months, or a second version of the zone data.
+const ONLY_UNIT_TESTS: [&str; 12] = [
+    "CronboxInstanceDown",
+    "CronboxPoolExhausted",
+    "CronboxHttpErrors",
+    "CronboxConnectionsRefused",
+    "CronboxRequestsRefused",
+    "CronboxHeartbeatFails",
+    "CronboxZoneDataOld",
+    "CronboxZoneDataDiffers",
+    "CronboxWatchdogStopped",
+    "CronboxWorkflowsUndecidable",
+    "CronboxJobOverdue",
+    "CronboxPublisherStuck",
+];
+
+/// The alarms and the alerts that stories see ring, and the paragraphs that they walk.
+struct Walked {
+    alarms: BTreeSet<String>,
+    alerts: BTreeSet<String>,
+    anchors: BTreeSet<String>,
+}
+
+fn walked() -> Walked {
+    let rings = Regex::new(r#"\.rings\("([^"]*)", "([^"]*)"\)"#).unwrap();
+    let walks = Regex::new(r#"\.walk\("([^"]*)""#).unwrap();
+    let mut walked = Walked { alarms: BTreeSet::new(), alerts: BTreeSet::new(), anchors: BTreeSet::new() };
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("runbook")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for found in rings.captures_iter(&text) {
+            walked.alarms.insert(found[1].to_owned());
+            walked.alerts.insert(found[2].to_owned());
+        }
+        walked.anchors.extend(walks.captures_iter(&text).map(|found| found[1].to_owned()));
+    }
+    for names in [&mut walked.alarms, &mut walked.alerts] {
+        names.remove("");
+    }
+    walked
+}
+
+#[test]
+fn every_alarm_and_rule_is_walked_or_named() {
+    let walked = walked();
+    let alarms: BTreeSet<String> = all_alarms().into_keys().collect();
+    let named: BTreeSet<String> = OF_AWS.iter().chain(&OF_SQS).map(|name| (*name).to_owned()).collect();
+    assert_eq!(walked.alarms.union(&named).cloned().collect::<BTreeSet<_>>(), alarms);
+    let rules =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus/cronbox.rules.yml"));
+    let rules = rules.unwrap();
+    let alerts: BTreeSet<String> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).map(str::to_owned).collect();
+    let named: BTreeSet<String> = ONLY_UNIT_TESTS.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(walked.alerts.union(&named).cloned().collect::<BTreeSet<_>>(), alerts);
+    assert!(walked.anchors.len() >= 20, "{:?}", walked.anchors);
+}
+
+/// A paragraph with commands is one that a story walks.
+#[test]
+fn every_paragraph_with_commands_is_walked() {
+    let (runbook, walked) = (runbook(), walked());
+    let anchor = Regex::new(r#"<a id="([^"]+)"></a>"#).unwrap();
+    for found in anchor.captures_iter(&runbook) {
+        let commands = commands_of(&runbook, &found[1]);
+        let is_walked = walked.anchors.iter().any(|anchor| commands_of(&runbook, anchor) == commands);
+        assert!(commands.is_empty() || is_walked, "#{}: {commands:?}", &found[1]);
+    }
+}
