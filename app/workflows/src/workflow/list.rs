@@ -76,7 +76,8 @@ pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Res
     let mut page = KeysetPage::of_rows(rows, filter.limit, |listed: &ListedWorkflow| listed.workflow.id.0);
     if page.next.is_none() && filter.passes_over() {
         page.next = match (filter.team_id, filter.state, filter.failures_in_a_row) {
-            (team, _, Some(least)) => end_of_scan_of_failing(db, team, least, filter.after()).await?,
+            (Some(team), _, Some(least)) => end_of_scan_of_team_failing(db, team, least, filter.after()).await?,
+            (None, _, Some(least)) => end_of_scan_of_failing(db, least, filter.after()).await?,
             (Some(team), Some(state @ (State::Paused | State::Archived)), None) => {
                 end_of_scan_of_inactive(db, team, state, filter.after()).await?
             }
@@ -303,21 +304,38 @@ async fn end_of_scan_of_inactive(
     .await
 }
 
-async fn end_of_scan_of_failing(
+async fn end_of_scan_of_team_failing(
     db: &mut PgConnection,
-    team: Option<i64>,
+    team: i64,
     least: i32,
     after: i64,
 ) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"
-        -- the last failing workflow that the list read; none: it read all
+        -- the last failing workflow of the team that the list read; none: it read all
         SELECT workflow_id FROM failure_streaks
-         WHERE ($1::bigint IS NULL OR team_id = $1) AND failures >= $2 AND workflow_id > $3
-         ORDER BY workflow_id
+         WHERE (team_id, workflow_id) > ($1, $3) AND (team_id, workflow_id) <= ($1, 9223372036854775807)
+           AND failures >= $2
+         ORDER BY team_id, workflow_id
         OFFSET 4999 LIMIT 1
         "#,
         team,
+        least,
+        after,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+async fn end_of_scan_of_failing(db: &mut PgConnection, least: i32, after: i64) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the last failing workflow that the list read; none: it read all
+        SELECT workflow_id FROM failure_streaks
+         WHERE failures >= $1 AND workflow_id > $2
+         ORDER BY workflow_id
+        OFFSET 4999 LIMIT 1
+        "#,
         least,
         after,
     )

@@ -205,28 +205,48 @@ macro_rules! select_compared {
 
 async fn read_compared(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<ComparedRow>> {
     match (filter.team_id, filter.failures_in_a_row) {
-        (team, Some(least)) => read_compared_of_failing(db, team, least, filter).await,
-        (Some(team), None) => {
-            select_compared!("-- what is compared of a team's workflows\n", "w.team_id = $12", filter, team)
-                .fetch_all(db)
-                .await
-        }
-        (None, None) => select_compared!("-- what is compared of all workflows\n", "true", filter,).fetch_all(db).await,
+        (Some(team), Some(least)) => read_compared_of_team_failing(db, team, least, filter).await,
+        (None, Some(least)) => read_compared_of_failing(db, least, filter).await,
+        (Some(team), None) => read_compared_of_team(db, team, filter).await,
+        (None, None) => read_compared_of_all(db, filter).await,
     }
 }
 
-async fn read_compared_of_failing(
+async fn read_compared_of_team(db: &mut PgConnection, team: i64, filter: &Filter) -> sqlx::Result<Vec<ComparedRow>> {
+    select_compared!("-- what is compared of a team's workflows\n", "w.team_id = $12", filter, team).fetch_all(db).await
+}
+
+async fn read_compared_of_all(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<ComparedRow>> {
+    select_compared!("-- what is compared of all workflows\n", "true", filter,).fetch_all(db).await
+}
+
+async fn read_compared_of_team_failing(
     db: &mut PgConnection,
-    team: Option<i64>,
+    team: i64,
     least: i32,
     filter: &Filter,
 ) -> sqlx::Result<Vec<ComparedRow>> {
     select_compared!(
-        "-- what is compared of failing workflows\n",
-        "w.id IN (SELECT workflow_id FROM failure_streaks WHERE ($12::bigint IS NULL OR team_id = $12) AND failures >= $13)
-           AND ($12::bigint IS NULL OR w.team_id = $12)",
+        "-- what is compared of a team's failing workflows\n",
+        "w.id IN (SELECT workflow_id FROM failure_streaks WHERE team_id = $12 AND failures >= $13)
+           AND w.team_id = $12",
         filter,
         team,
+        least
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn read_compared_of_failing(
+    db: &mut PgConnection,
+    least: i32,
+    filter: &Filter,
+) -> sqlx::Result<Vec<ComparedRow>> {
+    select_compared!(
+        "-- what is compared of all failing workflows\n",
+        "w.id IN (SELECT workflow_id FROM failure_streaks WHERE failures >= $12)",
+        filter,
         least
     )
     .fetch_all(db)
