@@ -218,7 +218,7 @@ async fn a_second_stack_says_what_to_do() {
 }
 
 /// What each kind of the demo has, with how many at least.
-const DEMO: [(&str, i64); 18] = [
+const DEMO: [(&str, i64); 19] = [
     ("SELECT count(*) FROM teams WHERE name IN ('payments', 'data', 'platform')", 3),
     ("SELECT count(*) FROM workflows", 40),
     ("SELECT count(DISTINCT cron_schedule) FROM workflows WHERE labels <> '{}'", 30),
@@ -235,6 +235,7 @@ const DEMO: [(&str, i64); 18] = [
     ),
     ("SELECT count(*) FROM runs WHERE state IN ('failed', 'timed_out')", 100),
     ("SELECT count(*) FROM runs WHERE state = 'succeeded'", 20_000),
+    ("SELECT count(*) FROM failure_streaks WHERE failures >= 5", 1),
     ("SELECT count(*) FROM schedule_versions WHERE revision = 2", 3),
     ("SELECT count(*) FROM notification_rules", 12),
     ("SELECT count(*) FROM notification_messages WHERE state IN ('sent', 'failed')", 10),

@@ -1,4 +1,5 @@
-//! Writes the history in bulk. Triggers of the tables add it up for the statistics, as for the rows of the app.
+//! Writes the history in bulk. Triggers of the tables add it up for the statistics, as for the rows of the app. What the app counts
+//! when a run ends is counted here at the end.
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -25,6 +26,7 @@ pub(super) async fn write_history(
     for batch in history.runs.chunks(BATCH) {
         write_runs(tx, batch).await?;
     }
+    count_failures_in_a_row(tx).await?;
     // The watchdog continues after the history, and the statistics have all of it.
     let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
     sqlx::query("UPDATE ledger SET cursor = $2, watch_at = $2 + INTERVAL '1 microsecond' WHERE workflow_id = ANY($1)")
@@ -104,6 +106,26 @@ async fn write_runs(tx: &mut PgConnection, rows: &[Run]) -> Result<()> {
     .bind(column(|row| row.started_on))
     .bind(column(|row| row.finished_on))
     .bind(rows.iter().map(|row| row.error).collect::<Vec<_>>())
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The app counts them by a trigger of statements on the table of ended runs, which no statement on `runs` fires.
+async fn count_failures_in_a_row(tx: &mut PgConnection) -> Result<()> {
+    sqlx::query(
+        "
+        -- failures in a row of the demo
+        INSERT INTO failure_streaks (workflow_id, team_id, failures, since, first_run_id, last_failed_on, last_run_id)
+        SELECT r.workflow_id, r.team_id, count(*), min(r.finished_on), (array_agg(r.id ORDER BY r.finished_on, r.id))[1],
+               max(r.finished_on), (array_agg(r.id ORDER BY r.finished_on DESC, r.id DESC))[1]
+          FROM runs r
+          LEFT JOIN (SELECT workflow_id, max(finished_on) AS at FROM runs WHERE state = 'succeeded' GROUP BY workflow_id) success
+            ON success.workflow_id = r.workflow_id
+         WHERE r.state IN ('failed', 'timed_out') AND (success.at IS NULL OR r.finished_on > success.at)
+         GROUP BY r.workflow_id, r.team_id
+        ",
+    )
     .execute(tx)
     .await?;
     Ok(())
