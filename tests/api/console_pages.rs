@@ -1,8 +1,7 @@
 //! Pages of the console: over more rows than the API passes over for one page of a list, and for two people at once.
 
 use serde_json::json;
-use tests::{Story, Visitor};
-use tokio::net::TcpListener;
+use tests::{Story, Visitor, refused_action};
 
 /// 5,001 workflows of a team, of which EventBridge has refused the last one: a list reads 5,000 at most for one page.
 const MANY_WORKFLOWS: &str = "
@@ -67,8 +66,7 @@ async fn the_overview_shows_what_cannot_be_counted() {
 #[tokio::test]
 async fn the_overview_counts_failing_workflows() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let nowhere = refused_action();
     let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
     let mut failing = Vec::new();
     for (nth, tile) in

@@ -2,8 +2,7 @@
 
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::{Api, CountingWay, Story};
-use tokio::net::TcpListener;
+use tests::{Api, CountingWay, Story, refused_action};
 
 async fn fire(s: &Story, workflow: WorkflowId) {
     s.editor().post(&format!("/api/v1/schedules/{workflow}:fire"), &json!({})).await.expect(202);
@@ -21,8 +20,7 @@ async fn results(api: &Api, workflow: WorkflowId) -> Value {
 #[tokio::test]
 async fn a_list_says_what_became_of_the_last_runs() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let nowhere = refused_action();
     let workflow = s.create_with(json!({"name": "payroll", "overlap_policy": "concurrent"})).await;
     let none = s.create_with(json!({"name": "none"})).await;
     let week = json!({"runs": 0, "success_rate": null, "p95_duration_ms": null});
@@ -111,8 +109,7 @@ async fn a_page_of_results_has_a_constant_number_of_statements() {
 #[tokio::test]
 async fn workflows_are_found_by_their_last_result() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let nowhere = refused_action();
     let good = s.create_with(json!({"name": "good"})).await;
     let bad = s.create_with(json!({"name": "bad", "action": nowhere, "max_attempts": 1})).await;
     let _never = s.create_with(json!({"name": "never"})).await;
@@ -151,8 +148,7 @@ const HEALTHY: &str = "
 async fn failing_workflows_are_found_and_counted() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     s.execute(HEALTHY).await;
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let nowhere = refused_action();
     let failing =
         |name: &str| json!({"name": name, "action": nowhere, "max_attempts": 1, "overlap_policy": "concurrent"});
     let (once, thrice) = (s.create_with(failing("once")).await, s.create_with(failing("thrice")).await);

@@ -1,8 +1,7 @@
 //! Lists in another order than that of the ids, and how many items a list has.
 
 use serde_json::{Value, json};
-use tests::{Api, Story};
-use tokio::net::TcpListener;
+use tests::{Api, Story, refused_action};
 
 async fn create(s: &Story, name: &str, cron: Option<&str>) {
     let mut fields = json!({"name": name});
@@ -100,8 +99,7 @@ async fn totals_are_counted_on_request() {
 #[tokio::test]
 async fn runs_are_counted_in_each_scope() {
     let s = some_workflows().await;
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nowhere = json!({"type": "http", "method": "GET", "url": format!("http://{address}/")});
+    let nowhere = refused_action();
     let failing = s.create_with(json!({"name": "failing", "action": nowhere, "max_attempts": 1})).await;
     let other = s.create("0 9 * * *", "UTC").await;
     for workflow in [failing, other, other] {

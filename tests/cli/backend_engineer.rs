@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::json;
-use tests::{PATIENCE, Story};
+use tests::{PATIENCE, Story, find_kept_port};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{Person, data};
@@ -211,9 +211,8 @@ async fn yesterdays_edit_is_undone() {
 async fn what_failed_since_yesterday_is_listed() {
     let s = Story::today().await;
     let person = Person::editor(&s);
-    // A port of which the listener is gone.
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    person.ok(&["workflow", "create", "bad", "--target", &format!("http://{gone}/")]).await;
+    let nowhere = format!("http://127.0.0.1:{}", find_kept_port());
+    person.ok(&["workflow", "create", "bad", "--target", &nowhere]).await;
     let run = person.run(&["workflow", "fire", "bad", "--wait", "-o", "json"]).await;
     assert_eq!(run.code, 1, "{run:?}");
     let listed = person.ok(&["run", "ls", "--state", "failed", "--from", "yesterday"]).await;

@@ -3,7 +3,7 @@
 use chrono::{SecondsFormat, TimeDelta};
 use schedule::Clock;
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{Story, find_kept_port};
 
 use crate::Person;
 
@@ -33,8 +33,8 @@ async fn missed_times_of_the_night_are_listed() {
 async fn story_with_failed_runs(count: usize) -> (Story, Person, String) {
     let s = Story::today().await;
     let person = Person::editor(&s);
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let target = format!("http://{gone}/");
+    let nowhere = format!("127.0.0.1:{}", find_kept_port());
+    let target = format!("http://{nowhere}/");
     person
         .ok(&[
             "workflow",
@@ -52,7 +52,7 @@ async fn story_with_failed_runs(count: usize) -> (Story, Person, String) {
         person.ok(&["workflow", "fire", "job"]).await;
     }
     s.runs_end().await;
-    (s, person, gone.to_string())
+    (s, person, nowhere)
 }
 
 #[tokio::test]
@@ -203,9 +203,8 @@ async fn dead_letters_of_the_local_stack_are_redriven() {
     let s = Story::at("2026-03-02T08:59:30Z").await;
     let workflow = s.create("0 9 * * *", "UTC").await;
     s.publish().await;
-    // A port of which the listener is gone.
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    s.deliver_to(&format!("http://{gone}")).unwrap();
+    let nowhere = format!("http://127.0.0.1:{}", find_kept_port());
+    s.deliver_to(&nowhere).unwrap();
     s.clock_to("2026-03-02T09:20:00Z").await;
     s.deliver_to(s.url()).unwrap();
     let queue = format!("{}/123456789012/cronbox-runner-dlq", s.scheduler_url());

@@ -4,6 +4,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_sqs::types::QueueAttributeName;
 use chrono::{SecondsFormat, TimeDelta};
+use tests::find_kept_port;
 
 use crate::alarms::RUNNER_QUEUE;
 use crate::scene::Scene;
@@ -27,9 +28,8 @@ async fn the_runner_could_not_deliver() {
     let workflow = scene.create("30 * * * *", "UTC").await;
     scene.observe(5).await;
     scene.silent("runner-dead-letters", "");
-    // A port of which the listener is gone.
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    scene.deliver_to(&format!("http://{gone}")).unwrap();
+    let nowhere = format!("http://127.0.0.1:{}", find_kept_port());
+    scene.deliver_to(&nowhere).unwrap();
     let until = scene.now() + TimeDelta::minutes(45);
     scene.clock_to(&until.to_rfc3339_opts(SecondsFormat::Secs, true)).await;
     scene.observe(2).await;

@@ -25,6 +25,6 @@ pub use lossy_proxy::LossyWay;
 pub use moto::Moto;
 pub use pgbouncer::PgBouncer;
 pub use runtime::{Ended, Runtime};
-pub use story::{OutboxRow, Story, Way, find_kept_port};
+pub use story::{OutboxRow, Story, Way, find_kept_port, refused_action};
 pub use timeout::PATIENCE;
 pub use visitor::Visitor;

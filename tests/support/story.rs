@@ -11,7 +11,7 @@ use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Targe
 use chrono::{DateTime, Utc};
 use local::stack::{GROUP, Ground, Publishing, ROLE, RUNNER, Stack, StackOptions};
 use schedule::WorkflowId;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::Row as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -310,6 +310,12 @@ pub fn find_kept_port() -> u16 {
     let mut candidates = std::iter::repeat_with(|| first + TAKEN.fetch_add(1, Ordering::Relaxed));
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
     candidates.find(is_free).unwrap_or_else(|| panic!("no port is free"))
+}
+
+/// An action whose every run fails: nothing listens at its address.
+#[must_use]
+pub fn refused_action() -> Value {
+    json!({"type": "http", "method": "GET", "url": format!("http://127.0.0.1:{}/", find_kept_port())})
 }
 
 /// If this task is aborted, the set of connections is dropped, and so all of them break.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tests::find_kept_port;
+
 use super::Views;
 use crate::Person;
 
@@ -85,9 +87,8 @@ async fn dead_letters(views: &mut Views) {
         views.editor.ok(&["workflow", "create", &name, "--log", "m", "--cron", &cron, "--set", &policy]).await;
     }
     views.s.publish().await;
-    // A port of which the listener is gone.
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    views.s.deliver_to(&format!("http://{gone}")).unwrap();
+    let nowhere = format!("http://127.0.0.1:{}", find_kept_port());
+    views.s.deliver_to(&nowhere).unwrap();
     views.s.clock_to("2026-03-02T09:20:00Z").await;
     views.s.deliver_to(views.s.url()).unwrap();
     let queue = format!("{}/123456789012/cronbox-runner-dlq", views.s.scheduler_url());
