@@ -730,6 +730,11 @@ fn pages_of_members(workflow: i64, run: &str) -> Vec<String> {
     pages
 }
 
+/// The form of a workflow's first version, with another name.
+const FORM_OF_FIRST_VERSION: &str = "name=mine&overlap_policy=skip&max_concurrent=10&catch_up_policy=skip\
+    &catch_up_window_secs=86400&spread_secs=0&timeout_secs=300&max_attempts=1&on_lost=retry\
+    &action.type=log&action.message=m&etag=%221%22&seen=%7B%22document%22%3A%7B%7D%2C%22headers%22%3A%5B%5D%7D";
+
 /// Statistics and the audit log are those of one team, and a list reads 20 teams at most.
 #[tokio::test]
 async fn people_of_several_teams_use_each_page() {
@@ -742,6 +747,8 @@ async fn people_of_several_teams_use_each_page() {
     let wf = people.s.create("0 9 * * *", "UTC").await;
     let fired = people.s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202).json;
     people.s.runs_end().await;
+    let other_edit = json!({"description": "of another edit"});
+    people.s.editor().patch(&format!("/api/v1/workflows/{wf}"), &other_edit).await.expect(200);
     let pages = pages_of_members(wf.0, fired["run_id"].as_str().unwrap());
     for (text, groups) in [("of-two", &["devs", "others"][..]), ("of-many", &["many"])] {
         sqlx::query(
@@ -771,6 +778,9 @@ async fn people_of_several_teams_use_each_page() {
         for list in ["/workflows", "/runs", "/upcoming", "/delivery/letters", "/proof", "/admin/audit"] {
             visitor.read_page(&format!("{list}?team_id={}", people.s.keys.team_id)).await;
         }
+        let lost =
+            visitor.send_form(&format!("/workflows/{wf}/settings"), FORM_OF_FIRST_VERSION).await.expect(412).text;
+        assert!(lost.contains("of another edit") && lost.contains("The newest edit is by"), "{text}: {lost}");
     }
     people.end().await;
 }
