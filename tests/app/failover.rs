@@ -7,10 +7,7 @@ use local::stack::Database;
 use schedule::WorkflowId;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tests::{Story, Way};
-
-/// A liveness limit, not a measurement.
-const PATIENCE: Duration = Duration::from_secs(90);
+use tests::{PATIENCE, Story, Way};
 
 /// A server whose new sessions are read-only, as after a failover.
 pub(super) struct Server {

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Story, Way};
+use tests::{PATIENCE, Story, Way};
 
 const NINE: [&str; 5] = [
     "2026-03-02T09:00:00Z",
@@ -272,7 +272,7 @@ async fn fires_of_deleted_workflows_are_gone() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), learned).await.expect("the other instance learns of it");
+    tokio::time::timeout(PATIENCE, learned).await.expect("the other instance learns of it");
     s.publish().await;
     s.end().await;
 }

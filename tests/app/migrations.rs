@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Executor as _, SqlSafeStr as _};
-use tests::Story;
+use tests::{PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use workflows::reasons::{Reason, ReasonCode};
 
 use crate::startup::{app, run};
-
-const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(super) fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
     let migration = Migration::new(1, "a".into(), MigrationType::Simple, sql.into_sql_str(), is_alone);

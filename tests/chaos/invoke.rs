@@ -14,7 +14,7 @@ use local::postgres::{Login, log_in_as};
 use reqwest::Method;
 use schedule::Clock;
 use serde_json::{Value, json};
-use tests::{Api, Way, find_kept_port};
+use tests::{Api, PATIENCE, Way, find_kept_port};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use workflows::audit::Edit;
@@ -78,7 +78,7 @@ impl Instance {
     async fn until_ready(&self) {
         let began = Instant::now();
         while !self.api.try_get("/readyz").await.is_ok_and(|answer| answer.status == 200) {
-            assert!(began.elapsed() < Duration::from_secs(60), "an instance is never ready");
+            assert!(began.elapsed() < PATIENCE, "an instance is never ready");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -246,7 +246,7 @@ async fn killed_instances_make_no_second_run() {
 async fn until_runs(dsn: &str, enough: i64) {
     let (pool, began) = (db::connect_pool(&app::config::database_options(dsn, 10)).await.unwrap(), Instant::now());
     while sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM runs").fetch_one(&pool).await.unwrap() < enough {
-        assert!(began.elapsed() < Duration::from_secs(60), "the storm stalls");
+        assert!(began.elapsed() < PATIENCE, "the storm stalls");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

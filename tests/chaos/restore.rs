@@ -293,7 +293,7 @@ async fn line_with(serving: &mut Child, text: &str) -> String {
         }
         panic!("it ends without saying {text}")
     };
-    tokio::time::timeout(Duration::from_secs(60), found).await.expect("it says so")
+    tokio::time::timeout(PATIENCE, found).await.expect("it says so")
 }
 
 /// One tick of the publisher: a drain, a sweep if it is due, and the repairs.

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
@@ -11,10 +10,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tests::PATIENCE;
 use tokio::sync::{Semaphore, watch};
-
-/// How long a story waits for calls before it fails.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One answered call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use stand_in::scheduler::stored_schedule::Key;
 use stand_in::{Options, StandIn, StandInServer, scheduler};
+use tests::PATIENCE;
 
 use crate::proxy::{Call, Front};
 
@@ -24,8 +25,6 @@ pub(crate) use process::stopped;
 pub(crate) const GROUP: &str = "cronbox-test";
 /// The name of a list call.
 pub(crate) const LIST: &str = "/schedules";
-
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Everything that a story needs.
 pub(crate) struct World {

@@ -1,20 +1,15 @@
 //! Leases: each belongs to the attempt that its process executes.
 
-use std::time::Duration;
-
 use app::jobs::Did;
 use executor::claim::{self, Fence, Lease, Unknown};
 use serde_json::{Value, json};
-use tests::{LossyWay, Story, Way};
+use tests::{LossyWay, PATIENCE, Story, Way};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use crate::catch_up::watchdog_races::WAITING;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
-
-/// A liveness limit, not a bound on the duration of a step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A lease that does not expire even on a slow machine, so that it lapses only if the story says so.
 const LONG_LEASE: [(&str, &str); 1] = [("CRONBOX_LOST_AFTER_SECS", "3600")];

@@ -3,7 +3,7 @@
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{PATIENCE, Story};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -143,7 +143,7 @@ async fn never_answered(s: &Story, policies: Value) -> (WorkflowId, TcpListener)
 
 async fn assert_hung_up(mut connection: TcpStream) {
     let mut received = Vec::new();
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), connection.read_to_end(&mut received)).await;
+    let ended = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut received)).await;
     ended.expect("the request goes on").ok();
 }
 

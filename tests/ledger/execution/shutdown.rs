@@ -7,10 +7,9 @@ use ledger::runs::{RunState, Trigger};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
-use tests::{LossyWay, Story};
+use tests::{LossyWay, PATIENCE, Story};
 use tokio::net::TcpListener;
 
-use crate::execution::leases::PATIENCE;
 use crate::execution::pause_and_archive::claimable;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};

@@ -7,7 +7,9 @@ use serde_json::json;
 use workflows::audit::Edit;
 use workflows::zones;
 
-use crate::world::{PATIENCE, World};
+use tests::PATIENCE;
+
+use crate::world::World;
 
 /// A zone set in which Vancouver is at +05:45, with its own version.
 fn other_zones() -> ZoneSet {

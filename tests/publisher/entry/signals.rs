@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tests::PATIENCE;
 
 use crate::converge::interleavings::signal;
 use crate::entry::lambda::{Runtime, answer, serve};
 use crate::world::{World, name};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminated_once_returns_its_leases() {

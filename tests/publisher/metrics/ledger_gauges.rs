@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tests::PATIENCE;
+
 use crate::world::World;
 
 /// Of two abandoned runs, a deployment interrupted one. Only the other counts.
@@ -52,7 +54,7 @@ async fn first_figure(world: &World, name: &str) -> String {
             drop(daemon);
             return value;
         }
-        assert!(started.elapsed() < Duration::from_secs(60), "no figure in\n{text}");
+        assert!(started.elapsed() < PATIENCE, "no figure in\n{text}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use tests::PATIENCE;
 use tests::metric_names::{check_with_promtool, documented_names, metric_names, sampled_names, used_names};
 
-use crate::world::{PATIENCE, World};
+use crate::world::World;
 
 /// A queue at which nothing listens: without one, the page has no dead letters.
 const QUEUE: &str = "http://127.0.0.1:9/123456789012/runner-dlq";
