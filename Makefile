@@ -132,7 +132,7 @@ fuzz: ## lets libFuzzer look for texts that break a parser, 60 s each; needs a n
 oidc: setup ## signs people in at Canaille and at npm's oidc-provider, real providers of OpenID Connect, and at a mock that misbehaves
 	sh scripts/venv.sh "$(TARGET)/venv-oidc" scripts/oidc.txt
 	sh scripts/oidc.sh "$(TARGET)"
-	cargo build -p cli
+	cargo build --workspace --bins
 	cargo test --workspace --test oidc -- --nocapture
 
 console: setup ## people use the console in a real Chromium, and sign in at Canaille; pictures of its pages are in TARGET/console then. ONLY=the_keyboard_suffices
