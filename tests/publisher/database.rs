@@ -1,6 +1,7 @@
 //! A database for each story, and the publisher's binary.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use db::PgPool;
 use local::postgres::{Login, log_in_as};
@@ -18,10 +19,19 @@ pub(crate) fn publisher_pool(dsn: &str) -> PgPool {
     pool(&log_in_as(dsn, Login::Publisher))
 }
 
+/// A pool like that of a publisher process, which soon gives up to wait for a connection.
+pub(crate) fn impatient_pool(dsn: &str) -> PgPool {
+    pool_that_waits(&log_in_as(dsn, Login::Publisher), Duration::from_secs(1))
+}
+
 /// A pool with the login of the DSN.
 pub(crate) fn pool(dsn: &str) -> PgPool {
+    pool_that_waits(dsn, PATIENCE)
+}
+
+fn pool_that_waits(dsn: &str, acquire_timeout: Duration) -> PgPool {
     db::create_pool(&db::Options {
-        acquire_timeout: PATIENCE,
+        acquire_timeout,
         application_name: "cronbox test",
         ..app::config::database_options(dsn, 6)
     })

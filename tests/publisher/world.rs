@@ -151,6 +151,12 @@ impl World {
         Publisher::new(self.config(), crate::database::publisher_pool(dsn), client, self.clock.clone())
     }
 
+    /// A publisher that soon gives up to wait for a connection.
+    pub(crate) async fn publisher_without_patience_for(&self, dsn: &str) -> Publisher {
+        let client = self.patient_client().await;
+        Publisher::new(self.config(), crate::database::impatient_pool(dsn), client, self.clock.clone())
+    }
+
     /// A client with long timeouts, because a story can delay a call on a busy machine.
     async fn patient_client(&self) -> Client {
         let client = publisher::scheduler_client(Some(&self.endpoint)).await;

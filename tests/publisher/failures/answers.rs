@@ -298,12 +298,12 @@ async fn exhausted_connections_lose_no_edit() {
         sqlx::postgres::PgPoolOptions::new().min_connections(6).max_connections(6).connect(&dsn).await.unwrap();
     let connections = futures::future::join_all((0..6).map(|_| others.acquire())).await;
     assert!(connections.iter().all(Result::is_ok), "all that the role may have");
-    let publisher = world.publisher_by_way_of(&dsn).await;
-
-    assert!(publisher.drain_outbox(soon()).await.is_err(), "an error, which Lambda counts");
+    let refused = world.publisher_without_patience_for(&dsn).await;
+    assert!(refused.drain_outbox(soon()).await.is_err(), "an error, which Lambda counts");
     assert_eq!((world.calls().len(), world.outbox(workflow).await), (0, (0, 0, 1)));
     drop(connections);
     others.close().await;
+    let publisher = world.publisher_by_way_of(&dsn).await;
     assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
 }
