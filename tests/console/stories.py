@@ -23,7 +23,8 @@ ORGANISATION, ORGANISATION_KEY = os.environ["CRONBOX_ORGANISATION_URL"], os.envi
 ORGANISATION_TEAM = int(os.environ["CRONBOX_ORGANISATION_TEAM_ID"])
 PICTURES = pathlib.Path(os.environ["CRONBOX_PICTURES"])
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
-PATIENCE = 60_000
+# Milliseconds; it only ends a story that hangs.
+PATIENCE = 300_000
 # Pages without an object of their own.
 PAGES = ["/", "/workflows", "/runs", "/backfills", "/upcoming", "/delivery", "/proof", "/admin"]
 TABS = ["", "/runs", "/next", "/settings", "/history", "/sync"]

@@ -8,7 +8,7 @@ use reqwest::Method;
 use tests::PATIENCE;
 
 use crate::ground::idle_story;
-use crate::process::{App, program};
+use crate::process::{App, DENIED, program};
 use crate::report::Tally;
 
 /// The most memory that a debug build may use for the documents of this file.
@@ -85,7 +85,7 @@ pub(crate) async fn attack_by_json() -> Tally {
                     continue;
                 }
                 let request = api.request(method.clone(), path).header("content-type", kind);
-                let answer = request.body(document.clone()).timeout(PATIENCE).send().await;
+                let answer = request.body(document.clone()).timeout(DENIED).send().await;
                 let status = answer.as_ref().map(|answer| answer.status().as_u16()).ok();
                 let start: String = document.chars().take(60).collect();
                 tally.record(status.is_some_and(|status| status < 500), || {
@@ -94,7 +94,7 @@ pub(crate) async fn attack_by_json() -> Tally {
             }
         }
     }
-    tally.record(app.answers(PATIENCE).await, || "an honest client has no answer".to_owned());
+    tally.record(app.answers().await, || "an honest client has no answer".to_owned());
     let peak = app.peak_mebibytes();
     if peak > MEBIBYTES {
         tally.fail(format!("the app used {peak} MiB"));

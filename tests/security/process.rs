@@ -8,6 +8,10 @@ use tests::{Api, PATIENCE};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
+/// An honest client without an answer for so long is denied the service: an attack got through. It is not [`PATIENCE`], because a
+/// service that stalls for minutes is none.
+pub(crate) const DENIED: Duration = Duration::from_secs(60);
+
 /// The settings of every attack: no limit of keys, because one address sends all requests, and http, so that addresses are
 /// refused because of what they are. An attack on a limit sets it.
 const USUAL: [(&str, &str); 15] = [
@@ -87,9 +91,9 @@ impl App {
         self.log.lock().unwrap().clone()
     }
 
-    /// Whether a new connection is answered within `patience`.
-    pub(crate) async fn answers(&self, patience: Duration) -> bool {
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(patience).build().unwrap();
+    /// Whether a new connection is answered within [`DENIED`].
+    pub(crate) async fn answers(&self) -> bool {
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(DENIED).build().unwrap();
         client.get(format!("{}/healthz", self.url)).send().await.is_ok_and(|answer| answer.status() == 200)
     }
 

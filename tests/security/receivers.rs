@@ -214,7 +214,7 @@ pub(crate) async fn attack_by_answers() -> Tally {
     let honest = async {
         let mut tally = Tally::default();
         for _ in 0..10 {
-            tally.record(app.answers(PATIENCE).await, || "an honest client has no answer meanwhile".to_owned());
+            tally.record(app.answers().await, || "an honest client has no answer meanwhile".to_owned());
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
         let log = s.create_with(json!({})).await;
@@ -293,7 +293,7 @@ pub(crate) async fn attack_by_endless_100s() -> Tally {
     }
     let began = Instant::now();
     loop {
-        tally.record(app.answers(PATIENCE).await, || "an honest client has no answer meanwhile".to_owned());
+        tally.record(app.answers().await, || "an honest client has no answer meanwhile".to_owned());
         if s.count(UNFINISHED).await == 0 || began.elapsed() > ENDS_WITHIN {
             break;
         }

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use tests::PATIENCE;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::ground::idle_story;
-use crate::process::App;
+use crate::process::{App, DENIED};
 use crate::report::Tally;
 
 /// The places of the attacked app, all of which the slow clients take.
@@ -75,12 +74,12 @@ async fn attack(mode: impl Fn(&str, &str) -> Mode) -> Tally {
         clients.spawn(be_slow(stream, mode.beginning.clone(), mode.again));
     }
     let mut tally = Tally { tries: PLACES, ..Tally::default() };
-    let answered = join_all((0..3).map(|_| app.answers(PATIENCE))).await;
+    let answered = join_all((0..3).map(|_| app.answers())).await;
     if answered.contains(&false) {
-        tally.fail(format!("an honest client has no answer within {} s: {answered:?}", PATIENCE.as_secs()));
+        tally.fail(format!("an honest client has no answer within {} s: {answered:?}", DENIED.as_secs()));
     }
     clients.shutdown().await;
-    if !app.answers(PATIENCE).await {
+    if !app.answers().await {
         tally.fail("an honest client has no answer after the attack");
     }
     app.stop().await;
