@@ -4,10 +4,9 @@ use std::time::Instant;
 
 use schedule::{WorkflowId, ZoneSet};
 use serde_json::json;
+use tests::PATIENCE;
 use workflows::audit::Edit;
 use workflows::zones;
-
-use tests::PATIENCE;
 
 use crate::world::World;
 
