@@ -19,7 +19,7 @@ pub(crate) fn publisher_pool(dsn: &str) -> PgPool {
     pool(&log_in_as(dsn, Login::Publisher))
 }
 
-/// A pool like that of a publisher process, which soon gives up to wait for a connection.
+/// A pool like that of a publisher process, which waits for a connection for a second at most.
 pub(crate) fn impatient_pool(dsn: &str) -> PgPool {
     pool_that_waits(&log_in_as(dsn, Login::Publisher), Duration::from_secs(1))
 }

@@ -151,7 +151,7 @@ impl World {
         Publisher::new(self.config(), crate::database::publisher_pool(dsn), client, self.clock.clone())
     }
 
-    /// A publisher that soon gives up to wait for a connection.
+    /// A publisher that waits for a connection for a second at most.
     pub(crate) async fn publisher_without_patience_for(&self, dsn: &str) -> Publisher {
         let client = self.patient_client().await;
         Publisher::new(self.config(), crate::database::impatient_pool(dsn), client, self.clock.clone())
