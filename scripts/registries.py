@@ -1,19 +1,23 @@
 """Writes the table of addresses that are not public, from IANA's special-purpose registries, or checks it.
 
-The registries are kept as CSV files in app/egress/registries, each with two lines of comment: what it is, and where this
-copy is from. `--from FOLDER` first replaces them with downloaded files, named as IANA names them:
-iana-ipv4-special-registry-1.csv and iana-ipv6-special-registry-1.csv.
+The registries are kept in app/egress/registries as IANA serves them, with their digests and date in SHA256SUMS. `--from
+FOLDER` first replaces them with downloaded files, named as IANA names them: iana-ipv4-special-registry-1.csv and
+iana-ipv6-special-registry-1.csv.
 """
 
 import argparse
 import csv
 import datetime
+import hashlib
+import io
 import ipaddress
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REGISTRIES = ROOT / "app/egress/registries"
+DIGESTS = REGISTRIES / "SHA256SUMS"
+URL = "https://www.iana.org/assignments/iana-ipv{0}-special-registry/iana-ipv{0}-special-registry-1.csv"
 TABLE = ROOT / "app/egress/src/special_purpose.rs"
 FIRST_COLUMN = "Address Block"
 
@@ -44,8 +48,7 @@ def main():
     parser.add_argument("--from", dest="folder", type=pathlib.Path, help="a folder with IANA's two files")
     arguments = parser.parse_args()
     if arguments.folder:
-        for version in (4, 6):
-            replace(version, arguments.folder)
+        replace(arguments.folder)
     table = HEADER + "".join(constant(version, blocks(version)) for version in (4, 6)) + FOOTER
     if arguments.command == "write":
         TABLE.write_text(table)
@@ -54,22 +57,29 @@ def main():
 
 
 def kept(version):
-    return REGISTRIES / f"iana-ipv{version}-special-registry.csv"
+    return REGISTRIES / URL.format(version).rpartition("/")[2]
 
 
-def replace(version, folder):
-    downloaded = (folder / f"iana-ipv{version}-special-registry-1.csv").read_text(encoding="utf-8-sig")
-    if not downloaded.startswith(FIRST_COLUMN):
-        sys.exit(f"the registry of IPv{version} does not begin with the column {FIRST_COLUMN}")
-    title = kept(version).read_text().splitlines()[0]
-    kept(version).write_text(f"{title}\n# Downloaded; copied on {datetime.date.today()}.\n{downloaded}")
+def replace(folder):
+    for version in (4, 6):
+        downloaded = (folder / kept(version).name).read_bytes()
+        if not downloaded.startswith(FIRST_COLUMN.encode()):
+            sys.exit(f"the registry of IPv{version} does not begin with the column {FIRST_COLUMN}")
+        kept(version).write_bytes(downloaded)
+    urls = "".join(f"# {URL.format(version)}\n" for version in (4, 6))
+    title = f"# IANA's special-purpose registries, byte for byte as downloaded; copied on {datetime.date.today()}:\n"
+    DIGESTS.write_text(title + urls + "".join(map(digest_line, (4, 6))))
+
+
+def digest_line(version):
+    return f"{hashlib.sha256(kept(version).read_bytes()).hexdigest()}  {kept(version).name}\n"
 
 
 def blocks(version):
     """Yields the blocks that are not globally reachable, each with its name; `N/A` and an empty cell are not `True`."""
-    lines = kept(version).read_text().splitlines(keepends=True)
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    for row in rows:
+    if digest_line(version) not in DIGESTS.read_text():
+        sys.exit(f"{kept(version).relative_to(ROOT)} has not the digest in SHA256SUMS")
+    for row in csv.DictReader(io.StringIO(kept(version).read_bytes().decode(), newline="")):
         if row["Globally Reachable"].split()[:1] == ["True"]:
             continue
         for block in row[FIRST_COLUMN].split("[")[0].split(","):
