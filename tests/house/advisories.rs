@@ -1,4 +1,5 @@
-//! `make deny` without a copy of `RustSec`'s database says that it checked no advisory, and with one it checks them.
+//! `make deny` checks the advisories of `RustSec`. Without a newer copy of its database it checks those of the kept copy, and
+//! says of which day it is.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -27,9 +28,14 @@ impl Target {
         Target { folder }
     }
 
-    fn check_with(&self, database: &Path) -> Output {
+    /// Runs the check with this database; without one, and without one of this user, with the kept copy.
+    fn check_with(&self, database: Option<&Path>) -> Output {
         let mut command = Command::new("sh");
-        command.arg(root().join("scripts/deny.sh")).arg(&self.folder).env("CRONBOX_ADVISORY_DB", database);
+        command.arg(root().join("scripts/deny.sh")).arg(&self.folder).env("CARGO_HOME", &self.folder);
+        match database {
+            Some(database) => command.env("CRONBOX_ADVISORY_DB", database),
+            None => command.env_remove("CRONBOX_ADVISORY_DB"),
+        };
         command.output().unwrap()
     }
 
@@ -39,22 +45,38 @@ impl Target {
 }
 
 #[test]
-fn unchecked_advisories_are_said() {
-    let target = Target::create("advisories-none");
+fn advisories_are_checked_with_the_newest_copy_at_hand() {
+    let target = Target::create("advisories");
     let (empty, full) = (target.folder.join("empty"), target.folder.join("full"));
     fs::create_dir_all(&empty).unwrap();
     fs::create_dir_all(full.join("advisory-db-1")).unwrap();
 
-    let said = target.check_with(&empty);
-    assert!(said.status.success());
-    assert!(String::from_utf8_lossy(&said.stderr).contains("deny: advisories NOT checked"), "{said:?}");
-    assert!(!target.calls().contains("check advisories"), "{}", target.calls());
+    for without_copy in [empty, target.folder.join("nowhere")] {
+        let said = target.check_with(Some(&without_copy));
+        assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains("has no copy"), "{said:?}");
+        assert!(!target.calls().contains("check advisories"), "{}", target.calls());
+    }
 
-    let said = target.check_with(&target.folder.join("nowhere"));
-    assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains("is no folder"), "{said:?}");
-
-    let said = target.check_with(&full);
+    let said = target.check_with(Some(&full));
     assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
     assert!(target.calls().trim_end().ends_with("check advisories"), "{}", target.calls());
+    fs::remove_dir_all(&target.folder).unwrap();
+}
+
+#[test]
+fn without_a_newer_copy_the_kept_one_is_checked_and_its_day_is_said() {
+    let target = Target::create("advisories-kept");
+
+    let said = target.check_with(None);
+
+    assert!(said.status.success(), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("after 2025-02-24 are NOT checked"), "{said:?}");
+    assert!(target.calls().trim_end().ends_with("check advisories"), "{}", target.calls());
+    let config = fs::read_to_string(target.folder.join("deny.toml")).unwrap();
+    let database = target.folder.join("advisory-dbs");
+    assert!(config.contains(&format!("db-path = \"{}\"", database.display())), "{config}");
+    let copy = fs::read_dir(&database).unwrap().next().unwrap().unwrap().path();
+    let known = fs::read_to_string(copy.join("crates/remove_dir_all/RUSTSEC-2023-0018.md")).unwrap();
+    assert!(known.contains("patched = [\">= 0.8.0\"]"), "{known}");
     fs::remove_dir_all(&target.folder).unwrap();
 }
