@@ -164,7 +164,7 @@ static HOUSES: [House; 26] = [
             ("secrets", "secrets"),
             ("outbox", "outbox notify"),
             ("audit", "audit events"),
-            ("values", "database_time failpoint id keyset reasons signing trigger"),
+            ("values", "database_time failpoint id keyset reasons signing sync trigger"),
             ("definition", "definition"),
         ],
     },

@@ -28,14 +28,16 @@ pub mod outbox;
 pub mod reasons;
 pub mod secrets;
 pub mod signing;
+mod sync;
 pub mod trigger;
 mod workflow;
 pub mod zones;
 
+pub use sync::{Sync, SyncStatus};
 pub use workflow::sorted;
 pub use workflow::{
-    CLOCK_SKEW, Filter, LastResult, ListedWorkflow, PausedBy, Saved, State, Sync, SyncStatus, Workflow,
-    cancel_live_runs, count_uncounted_workflows, create_workflow, erase_workflow, export_workflows,
-    find_locked_for_fire, find_team, find_workflow, is_visible, list_workflows, lock_row, lock_workflow,
-    names_of_workflows, save_workflow, try_lock_workflow,
+    CLOCK_SKEW, Filter, LastResult, ListedWorkflow, PausedBy, Saved, State, Workflow, cancel_live_runs,
+    count_uncounted_workflows, create_workflow, erase_workflow, export_workflows, find_locked_for_fire, find_team,
+    find_workflow, is_visible, list_workflows, lock_row, lock_workflow, names_of_workflows, save_workflow,
+    try_lock_workflow,
 };

@@ -19,5 +19,5 @@ pub use read::{
     CLOCK_SKEW, export_workflows, find_locked_for_fire, find_team, find_workflow, is_visible, lock_row, lock_workflow,
     names_of_workflows, try_lock_workflow,
 };
-pub use record::{LastResult, PausedBy, Saved, State, Sync, SyncStatus, Workflow};
+pub use record::{LastResult, PausedBy, Saved, State, Workflow};
 pub use usage::count_uncounted_workflows;

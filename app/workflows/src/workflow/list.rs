@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::read::{Row, select_workflows};
-use super::{LastResult, PausedBy, State, Sync, SyncStatus, Workflow};
+use super::{LastResult, PausedBy, State, Workflow};
 use crate::definition::labels::{Labels, Selector};
 use crate::definition::policies::{CatchUp, OnLost, Overlap};
 use crate::keyset::KeysetPage;
+use crate::sync::{Sync, SyncStatus};
 
 /// Which workflows the caller may see, and filters.
 #[derive(Clone, Debug, Default)]

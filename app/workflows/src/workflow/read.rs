@@ -12,11 +12,12 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::edit::save_since;
-use super::{PausedBy, State, Sync, SyncStatus, Workflow};
+use super::{PausedBy, State, Workflow};
 use crate::audit::Edit;
 use crate::definition::labels::Labels;
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::spec::{Spec, Timing};
+use crate::sync::{Sync, SyncStatus};
 
 /// A fire further in the future than this means that a clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 
 use super::list::{Filter, ListedWorkflow, list_by_ids};
-use super::{PausedBy, State, SyncStatus};
+use super::{PausedBy, State};
 use crate::definition::spec::Timing;
 use crate::keyset::KeysetPage;
+use crate::sync::SyncStatus;
 use crate::workflow::record::next_fire_of;
 
 /// How many workflows are sorted or counted at most.
