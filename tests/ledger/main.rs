@@ -45,6 +45,7 @@ mod database {
     mod audit_log;
     mod clock_skew;
     mod constraints;
+    mod count_plans;
     mod list_plans;
     mod outbox_days;
     mod partition_plans;

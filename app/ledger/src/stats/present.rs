@@ -67,20 +67,19 @@ async fn count_workflows(db: &mut PgConnection) -> sqlx::Result<WorkflowCounts> 
     sqlx::query_as!(
         WorkflowCounts,
         r#"
-        -- count_workflows: what each team has is counted by a trigger, and the paused ones are entries of two indexes, so
-        -- that no row of a workflow is read
+        -- count_workflows: what each team has is counted by a trigger, and the paused ones are entries of an index, so that
+        -- no row of a workflow is read
         SELECT (COALESCE(u.workflows, 0) - p.paused)::bigint AS "active!",
-               (p.paused - c.by_cronbox)::bigint AS "paused_by_client!",
-               c.by_cronbox AS "paused_by_cronbox!"
+               (p.paused - p.by_cronbox)::bigint AS "paused_by_client!",
+               p.by_cronbox AS "paused_by_cronbox!"
           FROM (SELECT sum(workflows)::bigint AS workflows FROM team_usage) AS u,
-               (SELECT COALESCE(sum(of_team.paused), 0)::bigint AS paused
+               (SELECT COALESCE(sum(of_team.paused), 0)::bigint AS paused,
+                       COALESCE(sum(of_team.by_cronbox), 0)::bigint AS by_cronbox
                   FROM teams AS t
-                 CROSS JOIN LATERAL (SELECT count(*) AS paused
+                 CROSS JOIN LATERAL (SELECT count(*) AS paused,
+                                            count(*) FILTER (WHERE w.paused_by = 'cronbox') AS by_cronbox
                                        FROM workflows AS w
-                                      WHERE w.team_id = t.id AND w.state = 'paused') AS of_team) AS p,
-               (SELECT count(*) AS by_cronbox
-                  FROM workflows
-                 WHERE paused_by = 'cronbox') AS c
+                                      WHERE w.team_id = t.id AND w.state = 'paused') AS of_team) AS p
         "#
     )
     .fetch_one(db)
