@@ -12,6 +12,8 @@ use schedule::{Revision, WorkflowId};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::sync::{Sync, SyncStatus};
+
 /// What the edit requested. The publisher reads the current state of the workflow.
 ///
 /// If the workflow's row is missing, only a delete event permits the removal of its schedule.
@@ -61,12 +63,14 @@ pub struct Payload {
     pub traceparent: Option<String>,
 }
 
-/// Requests that the publisher check a workflow after the caller's transaction commits.
+/// Requests that the publisher check a workflow after the caller's transaction commits. Returns the synchronization of the
+/// workflow, which is known here, so that the answer to an edit reads no row again.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
-    sqlx::query!(
+pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<Sync> {
+    let sync = sqlx::query_as!(
+        Sync,
         r#"
         -- enqueue: the publication first, so that a workflow's rows are inserted under its lock. An edit overtakes
         -- repairs: in its lane nothing new is due in the past, because claims do not read there. It does not end the
@@ -85,10 +89,15 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<U
                    attempt_count = 0,
                    failures = 0,
                    error_class = NULL
-            RETURNING workflow_id
+            RETURNING workflow_id, sync_status(p) AS status, desired_revision, applied_revision, error_class, last_error,
+                      applied_on
+        ), event AS (
+            INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+            SELECT workflow_id, $3, $4, $5 FROM publication
         )
-        INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-        SELECT workflow_id, $3, $4, $5 FROM publication
+        SELECT status AS "status!: SyncStatus", desired_revision AS "desired_revision?", applied_revision, error_class,
+               last_error, applied_on AS applied_at
+          FROM publication
         "#,
         event.workflow.0,
         event.revision.0,
@@ -96,7 +105,7 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<U
         serde_json::to_value(&event.payload).unwrap_or(Value::Null),
         now,
     )
-    .execute(tx)
+    .fetch_one(tx)
     .await?;
     tracing::info!(
         step = 2,
@@ -107,7 +116,7 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<U
         event.workflow,
         event.revision,
     );
-    Ok(())
+    Ok(sync)
 }
 
 /// Whether an orphan cleanup was enqueued.

@@ -216,7 +216,7 @@ async fn save(
 ) -> sqlx::Result<Applied> {
     Ok(match save_workflow(tx, before, after, verb.as_str(), edit).await? {
         Saved::Unchanged => Applied::Unchanged,
-        Saved::Changed | Saved::Enqueued => Applied::Done(Effect::Edit, None),
+        Saved::Changed | Saved::Enqueued(_) => Applied::Done(Effect::Edit, None),
     })
 }
 

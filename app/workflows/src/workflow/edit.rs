@@ -112,12 +112,16 @@ pub(super) async fn save_since(
     }
     pass_point(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
-    if let Some(event) = &planned.event {
-        outbox::enqueue_event(tx, event, edit.now).await?;
-        pass_point(Point::A2);
-    }
+    let sync = match &planned.event {
+        Some(event) => {
+            let sync = outbox::enqueue_event(tx, event, edit.now).await?;
+            pass_point(Point::A2);
+            Some(sync)
+        }
+        None => None,
+    };
     audit::record_entry(tx, edit, planned.entry).await?;
-    Ok(if planned.event.is_some() { Saved::Enqueued } else { Saved::Changed })
+    Ok(sync.map_or(Saved::Changed, |sync| Saved::Enqueued(Box::new((next, sync)))))
 }
 
 /// Deletes a workflow, which [`super::lock_workflow`] has locked, with its schedule versions. Its runs are cancelled; a job

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::edit::save_since;
-use super::{PausedBy, State, Workflow};
+use super::{PausedBy, Saved, State, Workflow};
 use crate::audit::Edit;
 use crate::definition::labels::Labels;
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
@@ -54,8 +54,6 @@ pub(super) use select_workflows;
 
 /// Locks one workflow until the transaction ends, and returns it.
 ///
-/// A later statement than the one that waited for the lock reads it, so that the caller sees the newest row.
-///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn lock_workflow(
@@ -64,11 +62,8 @@ pub async fn lock_workflow(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    match team_id {
-        None => lock_row(tx, id).await?,
-        Some(team_id) => lock_row_of_team(tx, id, team_id).await?,
-    }
-    read_locked(tx, id, team_id, now).await
+    let locked = lock_and_read(tx, id, team_id).await?;
+    end_pause(tx, locked, now).await
 }
 
 /// Returns a locked workflow for a fire of `time`, which may arrive a moment early: a pause that ends at this time is
@@ -86,7 +81,8 @@ pub async fn find_locked_for_fire(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
-    read_locked(tx, id, None, at).await
+    let locked = find_workflow(tx, id, None).await?.map(|(workflow, _)| workflow);
+    end_pause(tx, locked, at).await
 }
 
 /// As [`lock_workflow`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
@@ -98,21 +94,63 @@ pub async fn try_lock_workflow(
     id: WorkflowId,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    if try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
+    let locked = try_lock_and_read(tx, id).await?;
+    end_pause(tx, locked, now).await
 }
 
-async fn read_locked(
+/// Ends the pause of a locked workflow if it is over.
+async fn end_pause(
     tx: &mut PgConnection,
-    id: WorkflowId,
-    team_id: Option<i64>,
+    locked: Option<Workflow>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    let found = find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow);
-    let Some(workflow) = found else { return Ok(None) };
+    let Some(workflow) = locked else { return Ok(None) };
     let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
     let edit = Edit::without_request("cronbox", now);
-    save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
-    Ok(find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow))
+    Ok(match save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await? {
+        Saved::Enqueued(resumed) => Some(resumed.0),
+        Saved::Unchanged | Saved::Changed => find_workflow(tx, workflow.id, None).await?.map(|(workflow, _)| workflow),
+    })
+}
+
+/// Locks a workflow, of this team if one is given, and reads it. If the statement waits for the lock, Postgres reads the
+/// newest row of the workflow, but not that of its publication.
+///
+/// It neither locks nor waits for the workflow of another team, whose edits and fires it would delay.
+async fn lock_and_read(tx: &mut PgConnection, id: WorkflowId, team_id: Option<i64>) -> sqlx::Result<Option<Workflow>> {
+    let row = select_workflows!(
+        "-- lock and read a workflow\n",
+        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
+               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
+        [r#"
+          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
+         WHERE w.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
+           FOR NO KEY UPDATE OF w
+        "#],
+        id.0,
+        team_id,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(row.map(|row| row.split().0))
+}
+
+/// Locks a workflow and reads it, unless another transaction has locked it.
+async fn try_lock_and_read(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<Option<Workflow>> {
+    let row = select_workflows!(
+        "-- lock and read a workflow that no other transaction has locked\n",
+        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
+               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
+        [r#"
+          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
+         WHERE w.id = $1
+           FOR NO KEY UPDATE OF w SKIP LOCKED
+        "#],
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(row.map(|row| row.split().0))
 }
 
 /// Locks one workflow until the transaction ends, if it exists. A later statement reads it. The lock is NO KEY, so that
@@ -131,35 +169,6 @@ pub async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()>
     .fetch_optional(tx)
     .await
     .map(drop)
-}
-
-/// As [`lock_row`], but neither locks nor waits for the workflow of another team, whose edits and fires it would delay.
-async fn lock_row_of_team(tx: &mut PgConnection, id: WorkflowId, team_id: i64) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- lock a workflow of a team
-        SELECT id FROM workflows WHERE id = $1 AND team_id = $2 FOR NO KEY UPDATE
-        "#,
-        id.0,
-        team_id,
-    )
-    .fetch_optional(tx)
-    .await
-    .map(drop)
-}
-
-/// Locks a workflow's row, unless another transaction has locked it.
-async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
-    let locked = sqlx::query!(
-        r#"
-        -- lock a workflow that no other transaction has locked
-        SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
-        "#,
-        id.0
-    )
-    .fetch_optional(tx)
-    .await?;
-    Ok(locked.is_some())
 }
 
 /// Returns the names of these workflows.

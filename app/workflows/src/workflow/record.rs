@@ -14,6 +14,7 @@ use crate::definition::hidden_changes::list_hidden_changes;
 use crate::definition::redaction;
 use crate::definition::spec::{Spec, Timing};
 use crate::outbox::{Event, Op, Payload};
+use crate::sync::Sync;
 
 /// Whether the times of a workflow are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -162,14 +163,15 @@ fn active_from(state: State, pause_until: Option<DateTime<Utc>>, now: DateTime<U
 }
 
 /// The outcome of an edit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Saved {
     /// Nothing changed, so version and revision are not raised.
     Unchanged,
     /// Changed, but not the timing.
     Changed,
-    /// Timing or state changed, and the publisher has an outbox row to process.
-    Enqueued,
+    /// Timing or state changed, and the publisher has an outbox row to process: the workflow and its synchronization as the
+    /// transaction has left them.
+    Enqueued(Box<(Workflow, Sync)>),
 }
 
 /// What an edit writes besides the row of the workflow.

@@ -91,25 +91,30 @@ impl LockedEdit {
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
     ///
-    /// Returns it as this edit has left it: it is read before the commit, which saves the way to the database and back. After
+    /// Returns it as this edit has left it, which is known before the commit: after a change of due times without a read. After
     /// a wait it is read again.
     pub(super) async fn save_and_commit(mut self, app: &App, next: Workflow, verb: &str) -> Result<Read, Error> {
         let growth = Growth::of_edit(&self.before.spec, &next.spec);
         let saved = save_workflow(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         check_quota(app, &mut self.tx, self.before.team_id, growth).await?;
-        let (id, revision) = (self.before.id, self.before.revision.0 + 1);
-        let read = find_workflow(&mut self.tx, id, None).await?.ok_or_else(Error::not_found)?;
+        let is_enqueued = matches!(saved, Saved::Enqueued(_));
+        let (workflow, sync) = match saved {
+            Saved::Enqueued(read) => *read,
+            Saved::Unchanged | Saved::Changed => {
+                find_workflow(&mut self.tx, self.before.id, None).await?.ok_or_else(Error::not_found)?
+            }
+        };
         self.tx.commit().await?;
         pass_point(Point::A3);
         self.place.release();
-        if saved == Saved::Enqueued {
+        if is_enqueued {
             app.notifier.request_notification();
             if self.wait.is_some() {
-                awaited(app, id, revision, self.wait).await?;
-                return read_saved(app, &self.caller, id).await;
+                awaited(app, workflow.id, workflow.revision.0, self.wait).await?;
+                return read_saved(app, &self.caller, workflow.id).await;
             }
         }
-        Ok((read.0, sync_for(&self.caller, read.1)))
+        Ok((workflow, sync_for(&self.caller, sync)))
     }
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
