@@ -4,6 +4,8 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
+use crate::tenant_isolation::lock_workflow;
+
 #[tokio::test]
 async fn application_json_replaces_values_and_ignores_null() {
     let s = Story::today().await;
@@ -80,6 +82,28 @@ async fn edits_of_stale_versions_are_refused() {
     patch("\"1\", \"2\"", "third").await.expect(200);
     patch("*", "fourth").await.expect(200);
     assert_eq!(s.editor().patch(&path, &json!({"name": "fifth"})).await.expect(200).json["version"], 5);
+    s.end().await;
+}
+
+/// The edit of another instance holds the row meanwhile.
+#[tokio::test]
+async fn an_edit_that_waited_for_another_one_sees_it() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    let mut other = lock_workflow(&s, id).await;
+    let request = s.editor().request(reqwest::Method::PATCH, &path).header("if-match", "\"1\"");
+    let waiting = tokio::spawn(tests::send_request(request.json(&json!({"cron_schedule": "5 9 * * *"}))));
+    s.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()", 1)
+        .await;
+
+    let edit = "UPDATE workflows SET description = 'other', version = version + 1 WHERE id = $1";
+    sqlx::query(edit).bind(id.0).execute(&mut *other).await.unwrap();
+    other.commit().await.unwrap();
+
+    waiting.await.unwrap().refused(412, "version_mismatch", None);
+    let answer = s.editor().patch(&path, &json!({"cron_schedule": "6 9 * * *"})).await.expect(200).json;
+    assert_eq!((&answer["version"], &answer["description"]), (&json!(3), &json!("other")));
     s.end().await;
 }
 
