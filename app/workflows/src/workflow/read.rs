@@ -52,6 +52,19 @@ macro_rules! select_workflows {
 
 pub(super) use select_workflows;
 
+/// As `select_workflows!`, with complete inputs and actions.
+macro_rules! select_complete {
+    ($comment:tt, [$($source:tt)+], $($arguments:tt)*) => {
+        select_workflows!(
+            $comment,
+            r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
+               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
+            [$($source)+],
+            $($arguments)*
+        )
+    };
+}
+
 /// Locks one workflow until the transaction ends, and returns it.
 ///
 /// # Errors
@@ -118,10 +131,8 @@ async fn end_pause(
 ///
 /// It neither locks nor waits for the workflow of another team, whose edits and fires it would delay.
 async fn lock_and_read(tx: &mut PgConnection, id: WorkflowId, team_id: Option<i64>) -> sqlx::Result<Option<Workflow>> {
-    let row = select_workflows!(
+    let row = select_complete!(
         "-- lock and read a workflow\n",
-        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
-               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
         [r#"
           FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE w.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
@@ -137,10 +148,8 @@ async fn lock_and_read(tx: &mut PgConnection, id: WorkflowId, team_id: Option<i6
 
 /// Locks a workflow and reads it, unless another transaction has locked it.
 async fn try_lock_and_read(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<Option<Workflow>> {
-    let row = select_workflows!(
+    let row = select_complete!(
         "-- lock and read a workflow that no other transaction has locked\n",
-        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
-               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
         [r#"
           FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE w.id = $1
@@ -230,10 +239,8 @@ pub async fn find_workflow(
     id: WorkflowId,
     team_id: Option<i64>,
 ) -> sqlx::Result<Option<(Workflow, Sync)>> {
-    let row = select_workflows!(
+    let row = select_complete!(
         "-- find a workflow\n",
-        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
-               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
         [r#"
           FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE w.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
@@ -256,10 +263,8 @@ pub async fn export_workflows(
     after: i64,
     limit: i64,
 ) -> sqlx::Result<Vec<(Workflow, Sync)>> {
-    let rows = select_workflows!(
+    let rows = select_complete!(
         "-- export workflows of a team, archived ones included\n",
-        r#"w.action AS "action!", w.starting_inputs AS "starting_inputs!: Json<Map<String, Value>>",
-               NULL::text AS inputs_text, NULL::integer AS inputs_bytes, NULL::integer AS action_bytes,"#,
         [r#"
           FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE w.team_id = $1 AND w.id > $2
