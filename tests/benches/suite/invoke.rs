@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::Clock;
+use tests::measure::{PostgresMeter, tree_cpu_secs};
 
 use crate::backlog::Backlog;
 use crate::load_generator::{Answered, Request, invoke, send};
@@ -29,35 +30,25 @@ pub(crate) async fn all() -> Vec<Row> {
     // minute.
     send(ours.address, CONNECTIONS, fires_of_workflows(&ours, WORKFLOWS..WORKFLOWS + WARM_UP, minutes_before(0))).await;
     sqlx::raw_sql("ANALYZE occurrences, runs").execute(&backlog.pool).await.unwrap();
-    let (mut fresh, mut duplicate) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-    let mut latest = [Answered::default(), Answered::default()];
+    let meter = PostgresMeter::of(&backlog.pool).await;
+    let [mut fresh, mut duplicate] = [const { [const { Vec::new() }; 2] }; 2];
     for nth in 0..TIMES {
         for (who, service) in [&ours, &peer].into_iter().enumerate() {
             // The peer gets fewer requests, so that its turn takes no longer.
-            let workflows = if who == 0 { WORKFLOWS / TIMES } else { 1_000 };
+            let (workflows, again) = if who == 0 { (WORKFLOWS / TIMES, 60_000) } else { (1_000, 6_000) };
             let first = nth * (WORKFLOWS / TIMES);
             let fires = fires_of_workflows(service, first..first + workflows, minutes_before(0));
-            let answered = send(service.address, CONNECTIONS, fires.clone()).await;
-            assert_eq!(answered.of(202), workflows, "fresh fires: {:?}", answered.by_status);
-            fresh[who].push(answered.per_sec());
-            latest[0] = if who == 0 { answered } else { std::mem::take(&mut latest[0]) };
-            let again: Vec<Request> =
-                fires.iter().cycle().take(if who == 0 { 60_000 } else { 6_000 }).cloned().collect();
-            let answered = send(service.address, CONNECTIONS, again).await;
-            assert_eq!(answered.by_status.len(), 1, "duplicates: {:?}", answered.by_status);
-            duplicate[who].push(answered.per_sec());
-            latest[1] = if who == 0 { answered } else { std::mem::take(&mut latest[1]) };
+            let load = Load::sent(&meter, service, fires.clone()).await;
+            assert_eq!(load.answered.of(202), workflows, "fresh fires: {:?}", load.answered.by_status);
+            fresh[who].push(load);
+            let again: Vec<Request> = fires.iter().cycle().take(again).cloned().collect();
+            let load = Load::sent(&meter, service, again).await;
+            assert_eq!(load.answered.by_status.len(), 1, "duplicates: {:?}", load.answered.by_status);
+            duplicate[who].push(load);
         }
     }
-    let [fresh, duplicate] = [fresh, duplicate].map(|[ours, peers]| (median(&ours), median(&peers)));
-    let mut rows = Vec::new();
-    for ((what, floor, goal), ((ours, peers), answered)) in
-        [("fresh", 4.0, 10.0), ("duplicate", 10.0, 20.0)].into_iter().zip([fresh, duplicate].into_iter().zip(latest))
-    {
-        let mut row = Row::of_times("B7", format!("{what} invokes, {CONNECTIONS} connections"), answered.taken_ms);
-        row.figures.extend([("req/s", ours), ("FastAPI req/s", peers)]);
-        rows.push(row.against("against FastAPI", ours / peers, floor, goal));
-    }
+    let mut rows = compared("fresh", fresh, 4.0, 10.0);
+    rows.extend(compared("duplicate", duplicate, 10.0, 20.0));
     // Of the minute before, and each of other workflows, so that all are on time.
     rows.push(mixed(&backlog, &ours, minutes_before(1)).await);
     rows.push(one_key(&backlog, &ours, minutes_before(1)).await);
@@ -65,6 +56,49 @@ pub(crate) async fn all() -> Vec<Row> {
     drop((ours, peer));
     backlog.end().await;
     rows
+}
+
+/// One load, and the processor time of 1,000 of its requests. Other work on the machine moves the latter less than the
+/// rate.
+struct Load {
+    answered: Answered,
+    service_ms: f64,
+    postgres_ms: f64,
+}
+
+impl Load {
+    async fn sent(meter: &PostgresMeter, service: &Service, requests: Vec<Request>) -> Load {
+        #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
+        let thousands = requests.len() as f64 / 1_000.0;
+        let before = (tree_cpu_secs(service.pid()), meter.read_usage().await);
+        let answered = send(service.address, CONNECTIONS, requests).await;
+        let service_secs = tree_cpu_secs(service.pid()) - before.0;
+        let postgres_secs = meter.read_usage().await.since(before.1).cpu_secs;
+        let [service_ms, postgres_ms] = [service_secs, postgres_secs].map(|secs| secs * 1_000.0 / thousands);
+        Load { answered, service_ms, postgres_ms }
+    }
+}
+
+/// Two rows for the loads of ours and of the peer: the rate, and the processor time.
+fn compared(what: &str, [ours, peers]: [Vec<Load>; 2], floor: f64, goal: f64) -> Vec<Row> {
+    let of = |loads: &[Load], figure: fn(&Load) -> f64| median(&loads.iter().map(figure).collect::<Vec<_>>());
+    let rates = [&ours, &peers].map(|loads| of(loads, |load| load.answered.per_sec()));
+    let app = [&ours, &peers].map(|loads| of(loads, |load| load.service_ms));
+    let postgres = [&ours, &peers].map(|loads| of(loads, |load| load.postgres_ms));
+    let taken_ms = ours.into_iter().last().map(|load| load.answered.taken_ms).unwrap_or_default();
+    let mut rate = Row::of_times("B7", format!("{what} invokes, {CONNECTIONS} connections"), taken_ms);
+    rate.figures.extend([("req/s", rates[0]), ("FastAPI req/s", rates[1])]);
+    let cost = vec![
+        ("app ms", app[0]),
+        ("Postgres ms", postgres[0]),
+        ("FastAPI ms", app[1]),
+        ("FastAPI's Postgres ms", postgres[1]),
+        ("FastAPI against app", app[1] / app[0]),
+    ];
+    vec![
+        rate.against("against FastAPI", rates[0] / rates[1], floor, goal),
+        Row::new("B7", format!("processor time of 1,000 {what} invokes"), cost),
+    ]
 }
 
 /// 90 % of the requests are duplicates.
