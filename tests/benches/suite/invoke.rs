@@ -168,6 +168,11 @@ pub(crate) const EVERY_MINUTE: &str = "
                          schedule_activated_at = clock_timestamp() - INTERVAL '1 hour';
     ALTER TABLE workflows ENABLE TRIGGER workflows_guard_revision;
     INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
-    SELECT id, revision, clock_timestamp() - INTERVAL '1 hour', cron_schedule, state FROM workflows;
+    -- Not yesterday, which the app would verify during the measurement.
+    SELECT id, revision,
+           GREATEST(clock_timestamp() - INTERVAL '1 hour',
+                    LEAST(date_trunc('day', clock_timestamp(), 'UTC'), clock_timestamp() - INTERVAL '10 minutes')),
+           cron_schedule, state
+      FROM workflows;
     ANALYZE workflows, schedule_versions;
 ";
