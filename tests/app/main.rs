@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod edits;
 mod end_to_end;
 mod failover;
 mod invoke;

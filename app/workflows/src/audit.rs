@@ -43,7 +43,7 @@ impl Edit {
     }
 
     /// The second field of the trace context.
-    fn trace_id(&self) -> Option<&str> {
+    pub(crate) fn trace_id(&self) -> Option<&str> {
         self.traceparent.as_deref()?.split('-').nth(1)
     }
 }
@@ -62,38 +62,80 @@ pub struct Entry<'a> {
     pub after: Option<Value>,
 }
 
+/// A row of the log: what it keeps of an entry.
+pub(crate) struct Row<'a> {
+    pub(crate) edit: &'a Edit,
+    pub(crate) verb: &'a str,
+    pub(crate) subject: String,
+    pub(crate) team_id: Option<i64>,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Option<Value>,
+}
+
+/// Inserts a row of the log, by the statements before it, with more answers, and with the values of their parameters, which
+/// follow those of the row. Lists the columns once; `query!` accepts only literals.
+macro_rules! insert_row {
+    ($tx:expr, $row:ident, $before:tt, $answers:tt $(, $values:expr)*) => {
+        sqlx::query!(
+            $before
+                + r#"
+        INSERT INTO audit_log (at, actor, verb, subject, before, after, team_id, actor_name, source_address, trace_id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        RETURNING EXISTS (SELECT FROM event_listeners WHERE live_until > clock_timestamp()) AS "is_followed!"
+        "#
+                + $answers,
+            $row.edit.now,
+            $row.edit.actor,
+            $row.verb,
+            $row.subject,
+            $row.before,
+            $row.after,
+            $row.team_id,
+            $row.edit.actor_name,
+            $row.edit.source_address.map(|address| address.to_string()),
+            $row.edit.trace_id(),
+            $($values),*
+        )
+        .fetch_one($tx)
+        .await
+    };
+}
+pub(crate) use insert_row;
+
 /// Records a change.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
-    let (before, after) = difference::reduce_states(entry.before, entry.after);
-    dry_run::note_change(entry.verb, &entry.subject, before.as_ref(), after.as_ref());
-    let is_followed = sqlx::query_scalar!(
+    let row = Row::of_entry(edit, entry);
+    let inserted = insert_row!(
+        &mut *tx,
+        row,
         r#"
         -- record an audit entry; does a client follow the events
-        INSERT INTO audit_log (at, actor, verb, subject, before, after, team_id, actor_name, source_address, trace_id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-        RETURNING EXISTS (SELECT FROM event_listeners WHERE live_until > clock_timestamp()) AS "is_followed!"
         "#,
-        edit.now,
-        edit.actor,
-        entry.verb,
-        entry.subject,
-        before,
-        after,
-        entry.team_id,
-        edit.actor_name,
-        edit.source_address.map(|address| address.to_string()),
-        edit.trace_id(),
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    // A statement of its own: as a part of the first one it would cost each edit more, also if no client follows.
-    if is_followed {
-        events::write_edit(tx, entry.verb, entry.team_id, &entry.subject, &edit.actor).await?;
+        ""
+    )?;
+    row.write_event(tx, inserted.is_followed).await
+}
+
+impl<'a> Row<'a> {
+    /// The row for an entry, which a dry run lists.
+    pub(crate) fn of_entry(edit: &'a Edit, entry: Entry<'a>) -> Self {
+        let Entry { verb, subject, team_id, .. } = entry;
+        let (before, after) = difference::reduce_states(entry.before, entry.after);
+        dry_run::note_change(verb, &subject, before.as_ref(), after.as_ref());
+        Self { edit, verb, subject, team_id, before, after }
     }
-    Ok(())
+
+    /// Writes the event of an inserted row, if a client follows the events. A statement of its own: as a part of the first
+    /// one it would cost each edit more, also if no client follows.
+    pub(crate) async fn write_event(&self, tx: &mut PgConnection, is_followed: bool) -> sqlx::Result<()> {
+        if is_followed {
+            events::write_edit(tx, self.verb, self.team_id, &self.subject, &self.edit.actor).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the id of the newest entry, 0 without one.

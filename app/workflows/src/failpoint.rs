@@ -8,7 +8,7 @@
 pub enum Point {
     /// An edit has changed the workflow's row.
     A1,
-    /// An edit has inserted the outbox row.
+    /// An edit has inserted the outbox row, and its audit entry.
     A2,
     /// An edit is committed, and the publisher is not notified yet.
     A3,

@@ -12,6 +12,7 @@ use schedule::{Revision, WorkflowId};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::audit::{self, Edit, Entry};
 use crate::sync::{Sync, SyncStatus};
 
 /// What the edit requested. The publisher reads the current state of the workflow.
@@ -63,14 +64,17 @@ pub struct Payload {
     pub traceparent: Option<String>,
 }
 
-/// Requests that the publisher check a workflow after the caller's transaction commits. Returns the synchronization of the
-/// workflow, which is known here, so that the answer to an edit reads no row again.
+/// Requests that the publisher check a workflow after the caller's transaction commits, and records the edit in the audit
+/// log: in one statement, because every edit waits for it. Returns the synchronization of the workflow, which is known
+/// here, so that the answer to an edit reads no row again.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<Sync> {
-    let sync = sqlx::query_as!(
-        Sync,
+pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<Sync> {
+    let row = audit::Row::of_entry(edit, entry);
+    let enqueued = audit::insert_row!(
+        &mut *tx,
+        row,
         r#"
         -- enqueue: the publication first, so that a workflow's rows are inserted under its lock. An edit overtakes
         -- repairs: in its lane nothing new is due in the past, because claims do not read there. It does not end the
@@ -78,7 +82,7 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<U
         -- at most 30 s
         WITH publication AS (
             INSERT INTO publications AS p (workflow_id, desired_revision, due_at)
-            VALUES ($1, $2, cronbox_now())
+            VALUES ($11, $12, cronbox_now())
             ON CONFLICT (workflow_id) DO UPDATE
                SET desired_revision = GREATEST(p.desired_revision, excluded.desired_revision),
                    due_at = CASE WHEN p.superseded > 2
@@ -93,20 +97,19 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<U
                       applied_on
         ), event AS (
             INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-            SELECT workflow_id, $3, $4, $5 FROM publication
+            SELECT workflow_id, $13, $14, $1 FROM publication
         )
-        SELECT status AS "status!: SyncStatus", desired_revision AS "desired_revision?", applied_revision, error_class,
-               last_error, applied_on AS applied_at
-          FROM publication
+        "#,
+        r#"
+        , (SELECT status FROM publication) AS "status!: SyncStatus", (SELECT desired_revision FROM publication),
+          (SELECT applied_revision FROM publication), (SELECT error_class FROM publication),
+          (SELECT last_error FROM publication), (SELECT applied_on FROM publication)
         "#,
         event.workflow.0,
         event.revision.0,
         event.op.as_str(),
-        serde_json::to_value(&event.payload).unwrap_or(Value::Null),
-        now,
-    )
-    .fetch_one(tx)
-    .await?;
+        serde_json::to_value(&event.payload).unwrap_or(Value::Null)
+    )?;
     tracing::info!(
         step = 2,
         workflow_id = event.workflow.0,
@@ -116,7 +119,15 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<U
         event.workflow,
         event.revision,
     );
-    Ok(sync)
+    row.write_event(tx, enqueued.is_followed).await?;
+    Ok(Sync {
+        status: enqueued.status,
+        desired_revision: enqueued.desired_revision,
+        applied_revision: enqueued.applied_revision,
+        error_class: enqueued.error_class,
+        last_error: enqueued.last_error,
+        applied_at: enqueued.applied_on,
+    })
 }
 
 /// Whether an orphan cleanup was enqueued.

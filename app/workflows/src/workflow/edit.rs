@@ -48,13 +48,14 @@ pub async fn create_workflow(
         updated_on: edit.now,
     };
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
+    let entry = made.audit_entry("create", None, Some(made.audit_document()));
     if revision > 0 {
         write::begin_versions(tx, &made, edit.now).await?;
         write::watch_workflow(tx, made.id, edit.now).await?;
-        outbox::enqueue_event(tx, &made.outbox_event(edit), edit.now).await?;
+        outbox::enqueue_event(tx, &made.outbox_event(edit), edit, entry).await?;
+    } else {
+        audit::record_entry(tx, edit, entry).await?;
     }
-    let entry = made.audit_entry("create", None, Some(made.audit_document()));
-    audit::record_entry(tx, edit, entry).await?;
     Ok(made)
 }
 
@@ -112,16 +113,13 @@ pub(super) async fn save_since(
     }
     pass_point(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
-    let sync = match &planned.event {
-        Some(event) => {
-            let sync = outbox::enqueue_event(tx, event, edit.now).await?;
-            pass_point(Point::A2);
-            Some(sync)
-        }
-        None => None,
+    let Some(event) = &planned.event else {
+        audit::record_entry(tx, edit, planned.entry).await?;
+        return Ok(Saved::Changed);
     };
-    audit::record_entry(tx, edit, planned.entry).await?;
-    Ok(sync.map_or(Saved::Changed, |sync| Saved::Enqueued(Box::new((next, sync)))))
+    let sync = outbox::enqueue_event(tx, event, edit, planned.entry).await?;
+    pass_point(Point::A2);
+    Ok(Saved::Enqueued(Box::new((next, sync))))
 }
 
 /// Deletes a workflow, which [`super::lock_workflow`] has locked, with its schedule versions. Its runs are cancelled; a job
@@ -134,9 +132,8 @@ pub async fn erase_workflow(tx: &mut PgConnection, before: &Workflow, edit: &Edi
     live_runs::cancel_live_runs(tx, before.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
     write::delete_workflow(tx, before.id).await?;
     tracing::info!(step = 1, workflow_id = before.id.0, "edit: workflow {} deleted", before.id);
-    outbox::enqueue_event(tx, &event, edit.now).await?;
     let entry = before.audit_entry("delete", Some(before.audit_document()), None);
-    audit::record_entry(tx, edit, entry).await
+    outbox::enqueue_event(tx, &event, edit, entry).await.map(drop)
 }
 
 fn in_words(workflow: &Workflow) -> String {
