@@ -50,8 +50,8 @@ pub(crate) async fn all() -> Vec<Row> {
     let mut rows = compared("fresh", fresh, 4.0, 10.0);
     rows.extend(compared("duplicate", duplicate, 10.0, 20.0));
     // Of the minute before, and each of other workflows, so that all are on time.
-    rows.push(mixed(&backlog, &ours, minutes_before(1)).await);
-    rows.push(one_key(&backlog, &ours, minutes_before(1)).await);
+    rows.push(mixed(&backlog, &meter, &ours, minutes_before(1)).await);
+    rows.push(one_key(&backlog, &meter, &ours, minutes_before(1)).await);
     rows.push(restarted(&backlog, &mut ours, minutes_before(1)).await);
     drop((ours, peer));
     backlog.end().await;
@@ -76,6 +76,13 @@ impl Load {
         let postgres_secs = meter.read_usage().await.since(before.1).cpu_secs;
         let [service_ms, postgres_ms] = [service_secs, postgres_secs].map(|secs| secs * 1_000.0 / thousands);
         Load { answered, service_ms, postgres_ms }
+    }
+
+    fn report(self, what: &str) -> Row {
+        let mut row = report(what, self.answered);
+        let of_1_000 = [("app ms / 1,000", self.service_ms), ("Postgres ms / 1,000", self.postgres_ms)];
+        row.figures.extend(of_1_000);
+        row
     }
 }
 
@@ -102,23 +109,23 @@ fn compared(what: &str, [ours, peers]: [Vec<Load>; 2], floor: f64, goal: f64) ->
 }
 
 /// 90 % of the requests are duplicates.
-async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
+async fn mixed(backlog: &Backlog, meter: &PostgresMeter, ours: &Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
     let fires = fires_of_workflows(ours, 0..2_000, time);
     let requests: Vec<Request> = (0..20_000).map(|nth| fires[nth / 10].clone()).collect();
-    let answered = send(ours.address, CONNECTIONS, requests).await;
+    let load = Load::sent(meter, ours, requests).await;
     exactly(backlog, runs_before, 2_000).await;
-    report("90 % duplicates", answered)
+    load.report("90 % duplicates")
 }
 
 /// All requests are for one workflow and one time.
-async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
+async fn one_key(backlog: &Backlog, meter: &PostgresMeter, ours: &Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
     let fire = fires_of_workflows(ours, 2_000..2_001, time).remove(0);
-    let answered = send(ours.address, CONNECTIONS, vec![fire; 20_000]).await;
-    assert_eq!(answered.of(202), 1, "one is accepted");
+    let load = Load::sent(meter, ours, vec![fire; 20_000]).await;
+    assert_eq!(load.answered.of(202), 1, "one is accepted");
     exactly(backlog, runs_before, 1).await;
-    report("one key", answered)
+    load.report("one key")
 }
 
 /// The app is killed during the load, and loses its cache.
