@@ -85,6 +85,12 @@ impl Backlog {
         Backlog { pool, database, endpoint, _stand_in: stand_in }
     }
 
+    /// Begins the schedule version of each workflow an hour ago, but not yesterday, which the app would verify during the
+    /// measurement.
+    pub(crate) async fn begin_versions(&self) {
+        sqlx::raw_sql(BEGIN_VERSIONS).execute(&self.pool).await.unwrap();
+    }
+
     /// Adds `rows` edits of `workflows` new workflows, interleaved, in the form that the app writes.
     pub(crate) async fn fill(&self, rows: i64, workflows: i64) {
         let mut missing = workflows;
@@ -279,3 +285,13 @@ async fn watched(mut command: Command) -> (Value, f64) {
     assert!(ended.success(), "the publisher fails: {report}");
     (serde_json::from_str(&report).unwrap(), peak_rss_mb)
 }
+
+const BEGIN_VERSIONS: &str = "
+    INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+    SELECT id, revision,
+           GREATEST(clock_timestamp() - INTERVAL '1 hour',
+                    LEAST(date_trunc('day', clock_timestamp(), 'UTC'), clock_timestamp() - INTERVAL '10 minutes')),
+           cron_schedule, state
+      FROM workflows;
+    ANALYZE workflows, schedule_versions;
+";

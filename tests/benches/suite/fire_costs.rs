@@ -87,6 +87,7 @@ pub(crate) async fn app_with_workflows(backlog: &Backlog, workflows: usize, slot
     let workflows = i64::try_from(workflows).unwrap();
     backlog.fill(workflows, workflows).await;
     sqlx::raw_sql(EVERY_MINUTE).execute(&backlog.pool).await.unwrap();
+    backlog.begin_versions().await;
     Service::app(backlog, slots).await
 }
 
@@ -139,17 +140,9 @@ pub(crate) fn this_minute() -> DateTime<Utc> {
 
 const IS_ANY_LIVE: &str = "SELECT EXISTS (SELECT FROM runs WHERE state IN ('accepted', 'queued', 'running'))";
 
-/// Every minute is due for each workflow, for the last hour, and a fire is skipped while a run is active.
+/// Every minute is due for each workflow, and a fire is skipped while a run is active.
 const EVERY_MINUTE: &str = "
     ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
     UPDATE workflows SET cron_schedule = '* * * * *', schedule_activated_at = clock_timestamp() - INTERVAL '1 hour';
     ALTER TABLE workflows ENABLE TRIGGER workflows_guard_revision;
-    INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
-    -- Not yesterday, which the app would verify during the measurement.
-    SELECT id, revision,
-           GREATEST(clock_timestamp() - INTERVAL '1 hour',
-                    LEAST(date_trunc('day', clock_timestamp(), 'UTC'), clock_timestamp() - INTERVAL '10 minutes')),
-           cron_schedule, state
-      FROM workflows;
-    ANALYZE workflows, schedule_versions;
 ";

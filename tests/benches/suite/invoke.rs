@@ -21,6 +21,7 @@ pub(crate) async fn all() -> Vec<Row> {
     let workflows = i64::try_from(WORKFLOWS + WARM_UP).unwrap();
     backlog.fill(workflows, workflows).await;
     sqlx::raw_sql(EVERY_MINUTE).execute(&backlog.pool).await.unwrap();
+    backlog.begin_versions().await;
     let mut ours = Service::app(&backlog, 0).await;
     let peer = Service::fastapi(&backlog).await;
     // All cases use the same current minute, so that no case uses the times of another.
@@ -168,18 +169,10 @@ pub(crate) fn fires_of_workflows(
     workflows.map(|nth| invoke(&service.scheduler, i64::try_from(nth).unwrap() + 1, &time)).collect()
 }
 
-/// Every minute is due for each workflow, for the last hour.
+/// Every minute is due for each workflow.
 pub(crate) const EVERY_MINUTE: &str = "
     ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
     UPDATE workflows SET cron_schedule = '* * * * *', overlap_policy = 'concurrent', max_concurrent = 100, catch_up_policy = 'none',
                          schedule_activated_at = clock_timestamp() - INTERVAL '1 hour';
     ALTER TABLE workflows ENABLE TRIGGER workflows_guard_revision;
-    INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
-    -- Not yesterday, which the app would verify during the measurement.
-    SELECT id, revision,
-           GREATEST(clock_timestamp() - INTERVAL '1 hour',
-                    LEAST(date_trunc('day', clock_timestamp(), 'UTC'), clock_timestamp() - INTERVAL '10 minutes')),
-           cron_schedule, state
-      FROM workflows;
-    ANALYZE workflows, schedule_versions;
 ";

@@ -25,6 +25,7 @@ pub(crate) async fn all() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     backlog.fill(WORKFLOWS, WORKFLOWS).await;
     sqlx::raw_sql(EVERY_MINUTE).execute(&backlog.pool).await.unwrap();
+    backlog.begin_versions().await;
     let dsn = log_in_as(&backlog.dsn(), Login::App);
     let now = Clock::System.now();
     let mut rows = Vec::new();
