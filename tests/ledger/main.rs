@@ -46,6 +46,7 @@ mod database {
     mod clock_skew;
     mod constraints;
     mod count_plans;
+    mod function_plans;
     mod list_plans;
     mod outbox_days;
     mod partition_plans;

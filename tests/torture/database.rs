@@ -50,7 +50,7 @@ const CLOCK: &str = "
     INSERT INTO torture_clock VALUES ('epoch', 'epoch');
     GRANT SELECT ON torture_clock TO PUBLIC;
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
-        LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now FROM torture_clock';
+        LANGUAGE plpgsql STABLE PARALLEL SAFE AS 'BEGIN RETURN (SELECT now FROM torture_clock); END';
     CREATE FUNCTION torture_latest() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT latest FROM torture_clock';
     CREATE TABLE vanished_workflows AS TABLE workflows;

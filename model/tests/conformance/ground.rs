@@ -21,7 +21,7 @@ const CLOCK: &str = "
     CREATE TABLE walk_clock (now timestamptz NOT NULL);
     INSERT INTO walk_clock VALUES ('epoch');
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
-        LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now FROM walk_clock';
+        LANGUAGE plpgsql STABLE PARALLEL SAFE AS 'BEGIN RETURN (SELECT now FROM walk_clock); END';
     CREATE OR REPLACE FUNCTION verify_wait(workflow_id bigint) RETURNS interval
         LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT INTERVAL '16 minutes' $$;
     DELETE FROM database_identity;

@@ -254,8 +254,8 @@ impl ConsoleLedger {
         let now = "SELECT clock_timestamp()::text";
         let began: String = sqlx::query_scalar(now).fetch_one(self.statistics.uncounted()).await.unwrap();
         let run = format!(
-            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-                 AS $$ SELECT now + (clock_timestamp() - '{began}'::timestamptz) FROM settable_clock $$"
+            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE
+                 AS $$ BEGIN RETURN (SELECT now + (clock_timestamp() - '{began}'::timestamptz) FROM settable_clock); END $$"
         );
         sqlx::raw_sql(AssertSqlSafe(run)).execute(self.statistics.uncounted()).await.unwrap();
     }

@@ -47,8 +47,8 @@ const SETTABLE_CLOCK: &str = "
 /// Makes a clone's `cronbox_now()` read that table instead of the machine's clock.
 const USE_SETTABLE_CLOCK: &str = "
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
-        LANGUAGE sql STABLE PARALLEL SAFE
-        AS 'SELECT now FROM settable_clock';
+        LANGUAGE plpgsql STABLE PARALLEL SAFE
+        AS 'BEGIN RETURN (SELECT now FROM settable_clock); END';
 ";
 
 impl Database {
