@@ -122,19 +122,21 @@ struct Candidate {
 /// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
 async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i64, Candidate>> {
     let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
+    let oldest = times.iter().min().copied();
     let rows = sqlx::query!(
         r#"
         -- workflows that may start at once: active, and not decided yet; and whether a run is active or waits. Both are
         -- subqueries of one row, because NOT EXISTS becomes a join, and a plan that Postgres made in a quiet minute then
         -- reads every active run for each batch. $3 and $4 are the bounds of all times, so that Postgres plans only the
-        -- partitions of their days
+        -- partitions of their days. A fire on time arrives at most CLOCK_SKEW early, so a freeze that ended before $5
+        -- concerns none
         SELECT (SELECT cronbox_now()) AS "now!", w.id, w.team_id, w.catch_up_policy AS "catch_up: CatchUp", w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
                v.starts_at, v.ends_at, w.overlap_policy AS "overlap: Overlap", w.max_concurrent,
                (SELECT TRUE FROM runs r
                  WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running') LIMIT 1) IS NOT NULL AS "has_unfinished_run!",
                (SELECT cronbox_hold()) IS NOT NULL
                OR COALESCE((SELECT l.running_runs FROM team_limits l WHERE l.team_id = w.team_id), 0) > 0 AS "needs_claim!",
-               (SELECT TRUE FROM freezes WHERE ends_on > hours_before(cronbox_now(), 1) LIMIT 1) IS NOT NULL AS "has_freezes!"
+               (SELECT TRUE FROM freezes WHERE ends_on > $5 LIMIT 1) IS NOT NULL AS "has_freezes!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
           JOIN workflows w ON w.id = f.id
          CROSS JOIN LATERAL (SELECT * FROM schedule_versions s
@@ -147,17 +149,16 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         "#,
         &ids,
         &times,
-        times.iter().min().copied(),
+        oldest,
         times.iter().max().copied(),
+        oldest.map(|time| time - CLOCK_SKEW),
     )
     .fetch_all(&mut *tx)
     .await?;
     let times_of: HashMap<i64, DateTime<Utc>> = ids.into_iter().zip(times).collect();
     // Nearly always no freeze is open, and then this costs no statement.
     let freezes = match rows.first().filter(|row| row.has_freezes) {
-        Some(row) => {
-            read_freezes(tx, times_of.values().min().copied().unwrap_or(row.now).min(row.now), row.now).await?
-        }
+        Some(row) => read_freezes(tx, oldest.unwrap_or(row.now).min(row.now), row.now).await?,
         None => Freezes::default(),
     };
     let candidates = rows.into_iter().map(|row| {
