@@ -24,6 +24,7 @@ pub(crate) async fn all() -> Vec<Row> {
     backlog.begin_versions().await;
     let mut ours = Service::app(&backlog, 0).await;
     let peer = Service::fastapi(&backlog).await;
+    let empty = Service::empty_handler().await;
     // All cases use the same current minute, so that no case uses the times of another.
     let now = Clock::System.now();
     let minutes_before = |minutes| now - TimeDelta::seconds(now.timestamp() % 60) - TimeDelta::minutes(minutes);
@@ -33,6 +34,7 @@ pub(crate) async fn all() -> Vec<Row> {
     sqlx::raw_sql("ANALYZE occurrences, runs").execute(&backlog.pool).await.unwrap();
     let meter = PostgresMeter::of(&backlog.pool).await;
     let [mut fresh, mut duplicate] = [const { [const { Vec::new() }; 2] }; 2];
+    let mut least = Vec::new();
     for nth in 0..TIMES {
         for (who, service) in [&ours, &peer].into_iter().enumerate() {
             // The peer gets fewer requests, so that its turn takes no longer.
@@ -47,14 +49,18 @@ pub(crate) async fn all() -> Vec<Row> {
             assert_eq!(load.answered.by_status.len(), 1, "duplicates: {:?}", load.answered.by_status);
             duplicate[who].push(load);
         }
+        let fires = fires_of_workflows(&empty, 0..WORKFLOWS, minutes_before(0));
+        least.push(Load::sent(&meter, &empty, fires.iter().cycle().take(60_000).cloned().collect()).await);
     }
+    let least = of_empty_handler(&least, &duplicate);
     let mut rows = compared("fresh", fresh, 4.0, 10.0);
     rows.extend(compared("duplicate", duplicate, 10.0, 20.0));
+    rows.push(least);
     // Of the minute before, and each of other workflows, so that all are on time.
     rows.push(mixed(&backlog, &meter, &ours, minutes_before(1)).await);
     rows.push(one_key(&backlog, &meter, &ours, minutes_before(1)).await);
     rows.push(restarted(&backlog, &mut ours, minutes_before(1)).await);
-    drop((ours, peer));
+    drop((ours, peer, empty));
     backlog.end().await;
     rows
 }
@@ -107,6 +113,20 @@ fn compared(what: &str, [ours, peers]: [Vec<Load>; 2], floor: f64, goal: f64) ->
         rate.against("against FastAPI", rates[0] / rates[1], floor, goal),
         Row::new("B7", format!("processor time of 1,000 {what} invokes"), cost),
     ]
+}
+
+/// A row for the server that does nothing, under the load of the duplicates: what the others can reach at most.
+fn of_empty_handler(least: &[Load], [ours, peers]: &[Vec<Load>; 2]) -> Row {
+    let of = |loads: &[Load], figure: fn(&Load) -> f64| median(&loads.iter().map(figure).collect::<Vec<_>>());
+    let rates = [least, ours, peers].map(|loads| of(loads, |load| load.answered.per_sec()));
+    let figures = vec![
+        ("req/s", rates[0]),
+        ("app ms / 1,000", of(least, |load| load.service_ms)),
+        ("against FastAPI", rates[0] / rates[2]),
+        ("our % of its req/s", 100.0 * rates[1] / rates[0]),
+        ("its % of our app ms", 100.0 * of(least, |load| load.service_ms) / of(ours, |load| load.service_ms)),
+    ];
+    Row::new("B7", format!("an empty handler instead of the app, {CONNECTIONS} connections"), figures)
 }
 
 /// 90 % of the requests are duplicates.

@@ -10,6 +10,7 @@ mod cold_start;
 mod console_pages;
 mod drain;
 mod edits;
+mod empty_handler;
 mod fairness;
 mod fire_costs;
 mod fires;
@@ -53,6 +54,10 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let value =
         |name: &str| arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
+    if let Some(address) = value(empty_handler::ARGUMENT) {
+        empty_handler::serve(address.parse().unwrap()).await;
+        return ExitCode::SUCCESS;
+    }
     let only = value("--only");
     let size = match value("--size").map(String::as_str) {
         None | Some("usual") => Size::Usual,

@@ -1,4 +1,5 @@
-//! The app that ships, and the naive peer. Each is a process on the backlog's database.
+//! The app that ships, the naive peer, and a server that does nothing. Each is a process, the former two on the backlog's
+//! database.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -14,7 +15,7 @@ use tokio::process::{Child, Command};
 use workflows::audit::Edit;
 
 use crate::backlog::{Backlog, ENVIRONMENT};
-use crate::{free_port, program};
+use crate::{empty_handler, free_port, program};
 
 /// An app that is ready.
 pub(crate) struct Service {
@@ -72,6 +73,14 @@ impl Service {
         command.args(["--port", &address.port().to_string()]).envs([("CRONBOX_DB_DSN", backlog.dsn())]);
         command.env("API_KEY", "peer");
         Service::start(command, address, 0, String::new(), "peer".to_owned()).await
+    }
+
+    /// Starts a server that does nothing but answer.
+    pub(crate) async fn empty_handler() -> Service {
+        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([empty_handler::ARGUMENT, &address.to_string()]);
+        Service::start(command, address, 0, String::new(), "none".to_owned()).await
     }
 
     async fn start(mut command: Command, address: SocketAddr, team: i64, admin: String, scheduler: String) -> Service {
