@@ -93,12 +93,16 @@ impl Load {
     }
 }
 
+/// The median of a figure of several loads.
+fn median_of(loads: &[Load], figure: fn(&Load) -> f64) -> f64 {
+    median(&loads.iter().map(figure).collect::<Vec<_>>())
+}
+
 /// Two rows for the loads of ours and of the peer: the rate, and the processor time.
 fn compared(what: &str, [ours, peers]: [Vec<Load>; 2], floor: f64, goal: f64) -> Vec<Row> {
-    let of = |loads: &[Load], figure: fn(&Load) -> f64| median(&loads.iter().map(figure).collect::<Vec<_>>());
-    let rates = [&ours, &peers].map(|loads| of(loads, |load| load.answered.per_sec()));
-    let app = [&ours, &peers].map(|loads| of(loads, |load| load.service_ms));
-    let postgres = [&ours, &peers].map(|loads| of(loads, |load| load.postgres_ms));
+    let rates = [&ours, &peers].map(|loads| median_of(loads, |load| load.answered.per_sec()));
+    let app = [&ours, &peers].map(|loads| median_of(loads, |load| load.service_ms));
+    let postgres = [&ours, &peers].map(|loads| median_of(loads, |load| load.postgres_ms));
     let taken_ms = ours.into_iter().last().map(|load| load.answered.taken_ms).unwrap_or_default();
     let mut rate = Row::of_times("B7", format!("{what} invokes, {CONNECTIONS} connections"), taken_ms);
     rate.figures.extend([("req/s", rates[0]), ("FastAPI req/s", rates[1])]);
@@ -117,14 +121,16 @@ fn compared(what: &str, [ours, peers]: [Vec<Load>; 2], floor: f64, goal: f64) ->
 
 /// A row for the server that does nothing, under the load of the duplicates: what the others can reach at most.
 fn of_empty_handler(least: &[Load], [ours, peers]: &[Vec<Load>; 2]) -> Row {
-    let of = |loads: &[Load], figure: fn(&Load) -> f64| median(&loads.iter().map(figure).collect::<Vec<_>>());
-    let rates = [least, ours, peers].map(|loads| of(loads, |load| load.answered.per_sec()));
+    let rates = [least, ours, peers].map(|loads| median_of(loads, |load| load.answered.per_sec()));
     let figures = vec![
         ("req/s", rates[0]),
-        ("app ms / 1,000", of(least, |load| load.service_ms)),
+        ("app ms / 1,000", median_of(least, |load| load.service_ms)),
         ("against FastAPI", rates[0] / rates[2]),
         ("our % of its req/s", 100.0 * rates[1] / rates[0]),
-        ("its % of our app ms", 100.0 * of(least, |load| load.service_ms) / of(ours, |load| load.service_ms)),
+        (
+            "its % of our app ms",
+            100.0 * median_of(least, |load| load.service_ms) / median_of(ours, |load| load.service_ms),
+        ),
     ];
     Row::new("B7", format!("an empty handler instead of the app, {CONNECTIONS} connections"), figures)
 }
