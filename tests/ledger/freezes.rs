@@ -83,6 +83,28 @@ async fn a_time_that_was_undecided_in_a_freeze_does_not_run_after_it() {
     s.end_early().await;
 }
 
+/// A batch reads the freezes only if one may concern its fires, which are up to five minutes late or early.
+#[tokio::test]
+async fn a_fire_on_time_sees_a_freeze_that_has_ended_or_ends_before_its_time() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    s.now_is("2026-03-02T09:01:00Z").await;
+    let ended = freeze(&s, json!({"reason": "ends before a late fire"})).await;
+    s.now_is("2026-03-02T09:02:00Z").await;
+    lift(&s, &ended).await;
+    s.now_is("2026-03-02T09:04:00Z").await;
+    assert_eq!(
+        fire(&s, wf, "2026-03-02T09:00:00Z").await,
+        "paused",
+        "it was due before the freeze, and is decided after it"
+    );
+
+    s.now_is("2026-03-02T09:56:00Z").await;
+    freeze(&s, json!({"reason": "ends after an early fire", "until": "2026-03-02T09:58:00Z"})).await;
+    assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "paused", "it is decided in the freeze, and due after it");
+    s.end_early().await;
+}
+
 /// The watchdog decides workflow by workflow what it cannot decide together: here a backlog of 300 times.
 #[tokio::test]
 async fn a_long_backlog_is_frozen_alike() {

@@ -4,7 +4,7 @@
 use local::stack::Database;
 use sqlx::{Connection as _, PgConnection};
 
-/// Only migrations and jobs call these.
+/// Migrations, jobs, the gauges of the publisher and the verification of the audit log call these, and no edit, fire or claim.
 const RARELY_CALLED: [&str; 4] = ["audit_kept_from", "cronbox_xmin_age", "day_bound", "reason_code"];
 
 /// Every function in SQL, with a call whose arguments are columns of several rows, so that it is no constant.
