@@ -47,13 +47,17 @@ pub(crate) async fn converge_workflow(
 ) -> Settlement {
     let config = publisher.config();
     let name = ScheduleName::new(claim.workflow_id, &config.env);
+    let now = publisher.clock().now();
+    let span = convergence::begin_span(&claim, workflow, &name);
+    let wanted = desired_schedule(workflow, claim.traceparent.as_deref(), config, now);
     let convergence = Convergence {
         publisher,
         claim: &claim,
-        span: convergence::begin_span(&claim, workflow, &name),
+        span,
         revision: workflow.revision,
         name,
-        now: publisher.clock().now(),
+        wanted_hash: wanted_hash(&wanted),
+        now,
         lease,
         is_in_doubt: AtomicBool::new(false),
     };
@@ -65,8 +69,7 @@ pub(crate) async fn converge_workflow(
         claim.workflow_id,
         workflow.revision
     );
-    let wanted = desired_schedule(workflow, claim.traceparent.as_deref(), config, convergence.now);
-    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(convergence.now));
+    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(now));
     let (outcome, is_verified) = match &wanted {
         Ok(wanted) => convergence.reach(wanted, workflow).await,
         // The sweep's orphan guard decides. Until then a due verify pass stays due.
@@ -74,10 +77,10 @@ pub(crate) async fn converge_workflow(
         // There is nothing to compare with, so a due verify pass has no result either.
         Err(unreadable) => (Outcome::Failed { message: unreadable.to_string(), effect: Effect::None }, true),
     };
-    let refused_hash = matches!(outcome, Outcome::Failed { .. }).then(|| wanted_hash(&wanted));
     convergence.log(&outcome, &wanted.ok());
     convergence::end_span(&convergence.span, &outcome);
     let is_in_doubt = convergence.is_in_doubt.load(Ordering::Relaxed);
+    let refused_hash = matches!(outcome, Outcome::Failed { .. }).then_some(convergence.wanted_hash);
     let is_verified = is_verified && claim.verify == Verify::Due;
     Settlement { outcome, changes_on, is_verified, is_in_doubt, refused_hash, claim }
 }
@@ -112,7 +115,7 @@ impl Convergence<'_> {
         Ok(match (existing, wanted) {
             (None, _) => Belief::Nothing,
             (Some(existing), Desired::Schedule(spec)) if spec.matches_existing(&existing, self.now) => {
-                Belief::Hash(spec.spec_hash())
+                Belief::Hash(self.wanted_hash.clone())
             }
             (Some(_), _) => {
                 tracing::warn!(
@@ -130,7 +133,7 @@ impl Convergence<'_> {
         let done = match (wanted, believed) {
             (Desired::Nothing, Belief::Nothing) => Ok(Change::Unchanged),
             (Desired::Nothing, _) => return self.remove(identity).await,
-            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.spec_hash() => Ok(Change::Unchanged),
+            (Desired::Schedule(_), Belief::Hash(hash)) if *hash == self.wanted_hash => Ok(Change::Unchanged),
             (Desired::Schedule(spec), Belief::Hash(_) | Belief::Something) => self.update_or_create(spec).await,
             (Desired::Schedule(spec), Belief::Nothing | Belief::Unknown) => self.create_or_update(spec).await,
         };
@@ -233,7 +236,8 @@ impl Convergence<'_> {
         C: Future<Output = Result<T, Fault>>,
     {
         let began = self.publisher.evidence().begin_call();
-        let call = || self.call_in_span(operation, call());
+        // Boxed, because the SDK's future is large, and most workflows of a batch wait, or need no call.
+        let call = || self.call_in_span(operation, Box::pin(call()));
         let mut answer = self.publisher.call_when_allowed(self.lease, self.publisher.rate(), call()).await;
         if let Err(Fault { is_broken: true, effect, .. }) = &answer {
             self.is_in_doubt.fetch_or(*effect == Effect::Unknown, Ordering::Relaxed);
@@ -248,18 +252,11 @@ impl Convergence<'_> {
 
     fn applied(&self, change: Change, wanted: &Desired, revision: Revision) -> Applied {
         self.publisher.evidence().record_settled(self.claim.workflow_id);
-        match wanted {
-            Desired::Nothing => {
-                Applied { change, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
-            }
-            Desired::Schedule(spec) => Applied {
-                change,
-                revision,
-                spec_hash: spec.spec_hash(),
-                schedule_name: Some(spec.name.to_string()),
-                template: Some(TEMPLATE),
-            },
-        }
+        let (schedule_name, template) = match wanted {
+            Desired::Nothing => (None, None),
+            Desired::Schedule(spec) => (Some(spec.name.to_string()), Some(TEMPLATE)),
+        };
+        Applied { change, revision, spec_hash: self.wanted_hash.clone(), schedule_name, template }
     }
 
     fn log(&self, outcome: &Outcome, wanted: &Option<Desired>) {

@@ -18,6 +18,8 @@ pub(super) struct Convergence<'a> {
     pub(super) publisher: &'a Publisher,
     pub(super) claim: &'a Claim,
     pub(super) name: ScheduleName,
+    /// The hash of what is wanted, which is computed once.
+    pub(super) wanted_hash: String,
     pub(super) now: DateTime<Utc>,
     pub(super) lease: &'a Lease,
     /// A call was repeated, so its first request may still arrive.

@@ -9,7 +9,7 @@ use aws_config::BehaviorVersion;
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::retry::RetryConfig;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
-use aws_sdk_scheduler::config::{Credentials, Region};
+use aws_sdk_scheduler::config::{Credentials, Region, StalledStreamProtectionConfig};
 use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState,
@@ -59,6 +59,8 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
         .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
         .build_https();
     let config = config.http_client(http).retry_config(RetryConfig::disabled()).timeout_config(timeouts.build());
+    // It watches the throughput of each body, which costs a twentieth of a call; the timeouts end a stalled answer, too.
+    let config = config.stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     Client::from_conf(config.build())
 }
 
@@ -208,6 +210,7 @@ pub(super) fn utc_micros(time: AwsTime) -> Option<DateTime<Utc>> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::time::Instant;
 
     #[cfg(debug_assertions)]
@@ -221,6 +224,7 @@ mod tests {
     #[cfg(debug_assertions)]
     use aws_smithy_types::config_bag::ConfigBag;
     use schedule::WorkflowId;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::scheduler::lease::{End, Renewal, Span};
@@ -238,6 +242,29 @@ mod tests {
         let live = Lease::new(Instant::now(), &span(Instant::now() + Duration::from_secs(60)));
         let refused = schedules.delete_schedule(&name, &live).await.unwrap_err();
         assert_eq!((refused.kind, refused.effect), (Kind::Transient, Effect::None), "{}", refused.message);
+    }
+
+    /// The server sends the head of an answer, and never its body.
+    #[tokio::test]
+    async fn an_answer_that_stalls_ends_by_the_timeout_of_the_call() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", server.local_addr().unwrap());
+        let stalling = async {
+            let (mut connection, _) = server.accept().await.unwrap();
+            connection.read_buf(&mut Vec::with_capacity(4_096)).await.unwrap();
+            connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{").await.unwrap();
+            std::future::pending::<Infallible>().await
+        };
+        let span = Span::new(None, Renewal::Off, End::default(), Stopwatch::default());
+        let schedules = Schedules::new(scheduler_client(Some(&endpoint)).await, "group".to_owned());
+        let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
+        let lease = Lease::new(Instant::now(), &span);
+        let answer = tokio::select! {
+            answer = schedules.delete_schedule(&name, &lease) => answer,
+            never = stalling => match never {},
+        };
+        let stalled = answer.unwrap_err();
+        assert_eq!((stalled.kind, stalled.effect), (Kind::Transient, Effect::Unknown), "{}", stalled.message);
     }
 
     /// Freezes the process between signing and sending, for a minute of the lease's clock.

@@ -77,9 +77,43 @@ impl Input {
     }
 
     /// Returns what must be equal: not the revision and the trace, because of which no schedule is published again.
-    fn essence(&self) -> Value {
-        serde_json::json!(Input { revision: None, traceparent: None, ..self.clone() })
+    fn essence(&self) -> Essence {
+        let Input { workflow_id, scheduled_time, execution_id, attempt, schedule_arn, template, .. } = *self;
+        Essence { attempt, execution_id, schedule_arn, scheduled_time, template, workflow_id }
     }
+}
+
+/// The part of the payload by which schedules are compared.
+#[derive(Serialize)]
+struct Essence {
+    attempt: &'static str,
+    execution_id: &'static str,
+    schedule_arn: &'static str,
+    scheduled_time: &'static str,
+    template: i32,
+    workflow_id: WorkflowId,
+}
+
+/// What the hash of a schedule covers. All fields are in alphabetical order, because the hashes that are stored are of
+/// JSON in this order: another order would publish each schedule again.
+#[derive(Serialize)]
+struct Hashed<'a> {
+    after_completion: &'static str,
+    description: String,
+    dlq_arn: &'a str,
+    ends_at: Option<DateTime<Utc>>,
+    expression: &'a str,
+    group: &'a str,
+    input: Essence,
+    name: String,
+    retries: [i32; 2],
+    role_arn: &'a str,
+    starts_at: Option<DateTime<Utc>>,
+    state: State,
+    target_arn: &'a str,
+    template: i32,
+    timezone: &'a str,
+    window: &'static str,
 }
 
 impl Spec {
@@ -120,13 +154,27 @@ impl Spec {
             input,
             identity,
         } = self;
-        let sent = serde_json::json!({
-            "name": name.to_string(), "group": group, "state": state, "expression": expression, "timezone": timezone,
-            "window": "OFF", "starts_at": starts_at, "ends_at": ends_at, "description": identity.to_description(),
-            "target_arn": target_arn, "role_arn": role_arn, "dlq_arn": dlq_arn, "retries": [MAX_AGE_SECS, MAX_RETRIES],
-            "input": input.essence(), "template": TEMPLATE, "after_completion": "NONE",
-        });
-        const_hex::encode(Sha256::digest(sent.to_string()))
+        let hashed = Hashed {
+            after_completion: "NONE",
+            description: identity.to_description(),
+            dlq_arn,
+            ends_at: *ends_at,
+            expression,
+            group,
+            input: input.essence(),
+            name: name.to_string(),
+            retries: [MAX_AGE_SECS, MAX_RETRIES],
+            role_arn,
+            starts_at: *starts_at,
+            state: *state,
+            target_arn,
+            template: TEMPLATE,
+            timezone,
+            window: "OFF",
+        };
+        // Unwrap safety: strings, numbers and times always serialise.
+        let sent = serde_json::to_vec(&hashed).expect("strings, numbers and times serialise");
+        const_hex::encode(Sha256::digest(sent))
     }
 
     /// Whether EventBridge has exactly this schedule.
@@ -157,7 +205,10 @@ impl Spec {
             && role_arn.as_ref() == Some(&self.role_arn)
             && dlq_arn.as_ref() == Some(&self.dlq_arn)
             && *retries == Some((MAX_AGE_SECS, MAX_RETRIES))
-            && input.as_deref().and_then(essence_of) == Some(self.input.essence())
+            && input
+                .as_deref()
+                .and_then(essence_of)
+                .is_some_and(|essence| essence == serde_json::json!(self.input.essence()))
     }
 
     /// Whether EventBridge fires it at the times of this one. Only an edit of the workflow changes these fields.
@@ -256,5 +307,20 @@ mod tests {
         assert!(spec.matches_existing(&existing(&spec, "2026-03-02T11:59:30Z", "2026-03-02T13:00:30Z"), now));
         assert!(!spec.matches_existing(&existing(&spec, "2026-03-02T11:58:59Z", "2026-03-02T13:01:00Z"), now));
         assert!(!spec.matches_existing(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:01Z"), now));
+    }
+
+    /// A version that hashed differently would publish each schedule again.
+    #[test]
+    fn hashes_are_those_of_earlier_versions() {
+        let plain = Spec { starts_at: None, ends_at: None, ..spec("", "") };
+        let edited =
+            Input::new(WorkflowId(1), Revision(7), Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        assert_eq!(plain.spec_hash(), "ebf0b9594d3586849276519d0d69c07de59fc274ff71d27ab5a068eab3e248cf");
+        assert_eq!(
+            Spec { input: edited, ..plain }.spec_hash(),
+            "ebf0b9594d3586849276519d0d69c07de59fc274ff71d27ab5a068eab3e248cf"
+        );
+        let window = Spec { state: State::Disabled, ..spec("2026-03-02T12:00:30.5Z", "2026-03-02T13:00:00Z") };
+        assert_eq!(window.spec_hash(), "1e40396db55556c1c4647724e79f5e57dfb4ecbeaaa3deeabd09a3fc5fe324d6");
     }
 }
