@@ -75,7 +75,7 @@ async fn ending_at<T>(stop: impl Future<Output = ()>, publisher: &Publisher, wor
     work.await
 }
 
-/// Connections for a claim, a settle, and the repeated settle of locked publications.
+/// Connections that claims, reads, settles and the repeated settle of locked publications share.
 fn of_drain(dsn: String) -> db::Options {
     // A Lambda has 50 s: if it cannot connect, it reports that and leaves the rest to the next tick.
     let acquire_timeout = Duration::from_secs(5);

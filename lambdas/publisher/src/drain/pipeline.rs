@@ -1,8 +1,8 @@
 //! Steps 3 and 4 of 7: claims, calls and settles, all concurrent.
 //!
 //! A call waits for a place and for its slot, never for the database, nor for the slowest call of its batch: the next
-//! batch is claimed while half a batch still waits for its calls, and answered calls are settled together. While calls
-//! are in flight, the publisher continues to claim what becomes due. A settle waits for no row lock but is repeated, so
+//! batch is claimed while half a batch still waits for its calls, and answered calls are settled together, of a backlog
+//! two batches at once. While calls are in flight, the publisher continues to claim what becomes due. A settle waits for no row lock but is repeated, so
 //! a slow call or a locked publication delays only its own workflow. Neither locks nor a constant stream of edits keep
 //! a pipeline open, because suspects, a rollout and the checks of the next drain come after it.
 
@@ -25,6 +25,8 @@ use crate::settle::{Settled, settle_claims};
 
 /// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
 const GATHER: Duration = Duration::from_millis(20);
+/// How many settles run at once, each of other workflows: while Postgres executes one, the next is prepared and sent.
+const MOST_SETTLES: usize = 2;
 /// A settle that is lost costs a lease and a verify pass, so it is repeated a few times.
 const SETTLE_TRIES: u32 = 4;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
@@ -83,7 +85,7 @@ impl Publisher {
         let most_repairs = self.most_repairs_in_flight();
         let mut batches = FuturesUnordered::new();
         let mut claiming = pin!(Fuse::terminated());
-        let mut settling = pin!(Fuse::terminated());
+        let mut settling = FuturesUnordered::new();
         let mut retrying = pin!(Fuse::terminated());
         loop {
             let is_pausing = hand.pauses_claims(span.now());
@@ -96,12 +98,10 @@ impl Publisher {
                     claim_due_workflows(self.pool(), self.claimant(), wanted, low_water, span, self.injector()).fuse(),
                 );
             }
-            if settling.is_terminated()
-                && let Some(some) = hand.ripe(batches.is_empty() && answered.is_empty())
-            {
-                settling.set(self.settle(some).fuse());
+            if let Some(some) = hand.ripe(settling.len(), batches.is_empty() && answered.is_empty()) {
+                settling.push(self.settle(some));
             }
-            let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
+            let is_idle = claiming.is_terminated() && settling.is_empty() && retrying.is_terminated();
             let is_over = is_idle && batches.is_empty() && answered.is_empty();
             if is_over && (hand.locked.is_empty() || hand.leaves_locked(span)) {
                 self.locked_settlements().append(&mut hand.locked);
@@ -125,9 +125,9 @@ impl Publisher {
                 },
                 Some(progress) = batches.next() => if let Err(error) = progress { hand.broke(error) },
                 Some(settlement) = answered.recv() => hand.answered(settlement),
-                settled = &mut settling => hand.settled(settled, span.now()),
+                Some(settled) = settling.next() => hand.settled(settled, span.now()),
                 settled = &mut retrying => hand.settled_locked(settled),
-                () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_terminated() => {}
+                () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_empty() => {}
                 () = tokio::time::sleep_until(may_claim_at), if may_claim && claiming.is_terminated() => {}
                 () = span.wait_for_notification(), if hand.claims_beside_calls() => hand.changed(),
                 () = tokio::time::sleep_until(hand.claims_again_at),
@@ -332,10 +332,17 @@ impl Hand {
         }
     }
 
-    /// Returns what to settle now: all answers, if no call is in flight, or if there are enough of them.
-    fn ripe(&mut self, is_all_answered: bool) -> Option<Vec<Settlement>> {
-        let is_worth_it = self.ripens_at.is_some_and(|at| at <= Instant::now() || self.answered.len() >= self.batch);
-        if self.answered.is_empty() || !(is_all_answered || is_worth_it) {
+    /// Returns what to settle now: all answers, if no call is in flight, or if there are enough of them. While another
+    /// settle runs, only a full batch is enough: a backlog keeps Postgres and the publisher busy at once, and single
+    /// edits share the next settle.
+    fn ripe(&mut self, settles: usize, is_all_answered: bool) -> Option<Vec<Settlement>> {
+        let is_full = self.ripens_at.is_some() && self.answered.len() >= self.batch;
+        let has_waited = self.ripens_at.is_some_and(|at| at <= Instant::now());
+        let is_ripe = match settles {
+            0 => is_full || has_waited || is_all_answered,
+            _ => is_full && settles < MOST_SETTLES,
+        };
+        if self.answered.is_empty() || !is_ripe {
             return None;
         }
         self.ripens_at = None;
@@ -391,7 +398,11 @@ impl Hand {
 
 #[cfg(test)]
 mod tests {
+    use schedule::WorkflowId;
+
     use super::*;
+    use crate::claim::{Claim, Verify};
+    use crate::settle::settlement::Outcome;
 
     #[test]
     fn claims_pause_once_a_turn() {
@@ -412,6 +423,38 @@ mod tests {
         assert_eq!(hand.may_claim_at(), began + CLAIM_PAUSE, "the next edits share a claim");
         hand.unanswered = 0;
         assert_eq!(hand.may_claim_at(), began, "no call is in flight");
+    }
+
+    /// Single edits share the next settle; only a backlog needs two at once.
+    #[test]
+    fn a_second_settle_takes_a_full_batch() {
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 2, Vec::new(), StdInstant::now());
+        hand.claimed(3, 0);
+        hand.answered(unchanged(1));
+        assert!(hand.ripe(1, true).is_none(), "the first settle has not ended");
+        assert_eq!(hand.ripe(0, true).map(|some| some.len()), Some(1));
+        hand.answered(unchanged(2));
+        hand.answered(unchanged(3));
+        assert!(hand.ripe(MOST_SETTLES, true).is_none());
+        assert_eq!(hand.ripe(1, false).map(|some| some.len()), Some(2));
+    }
+
+    fn unchanged(workflow: i64) -> Settlement {
+        let claim = Claim {
+            workflow_id: WorkflowId(workflow),
+            epoch: 1,
+            attempt: 1,
+            failures: 0,
+            repairs: 0,
+            seen: 0,
+            traceparent: None,
+            spec_hash: None,
+            schedule_name: None,
+            verify: Verify::NotDue,
+            lane: Lane::Edit,
+        };
+        let outcome = Outcome::NotCalled;
+        Settlement { claim, outcome, changes_on: None, is_verified: false, is_in_doubt: false, refused_hash: None }
     }
 
     #[test]

@@ -69,12 +69,13 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    was_known boolean, repairs bigint, schedule_name text, template integer, changes_on timestamptz,
                    is_verified boolean, is_in_doubt boolean, is_superseded boolean)
         ), covered AS MATERIALIZED (
-            -- all rows that the claim covers, however many edits they are. First by workflow, then by id, both sorted
-            -- or listed, so that no plan reads the complete table, whatever the statistics
-            SELECT open.id, s.attempt
+            -- all rows that the claim covers, however many edits they are. First by workflow, sorted, then by the place of
+            -- the row, listed, so that no plan reads the complete table, whatever the statistics. No row moves in between,
+            -- because who changes one has locked its publication
+            SELECT open.place
               FROM s
              CROSS JOIN LATERAL (
-                   SELECT id
+                   SELECT ctid AS place
                      FROM outbox_events
                     WHERE aggregate_id = s.workflow_id
                       AND id <= s.seen
@@ -85,11 +86,11 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
         ), marked AS (
             UPDATE outbox_events AS o
                SET processed_on = (SELECT now FROM clock),
-                   attempt_count = covered.attempt,
+                   attempt_count = s.attempt,
                    error_message = NULL
-              FROM covered
-             WHERE o.id = covered.id
-               AND o.id = ANY(ARRAY(SELECT id FROM covered))
+              FROM s
+             WHERE o.aggregate_id = s.workflow_id
+               AND o.ctid = ANY(ARRAY(SELECT place FROM covered))
                -- the partition of the open rows, out of which this moves the row
                AND o.processed_on IS NULL
             RETURNING o.aggregate_id
