@@ -104,12 +104,10 @@ struct Foreign {
 }
 
 async fn give_to_owner(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<()> {
-    let text: Vec<&str> = migrator.iter().map(|migration| migration.sql.as_str()).collect();
-    let words: HashSet<&str> =
-        text.iter().flat_map(|sql| sql.split(|c: char| !c.is_alphanumeric() && c != '_')).collect();
+    let made: HashSet<&str> = migrator.iter().flat_map(|migration| names_in(migration.sql.as_str())).collect();
     let foreign = list_foreign(connection).await?;
     // The database may have tables of other programs.
-    for ours in foreign.iter().filter(|one| one.name == "_sqlx_migrations" || words.contains(&*one.name)) {
+    for ours in foreign.iter().filter(|one| one.name == "_sqlx_migrations" || made.contains(&*one.name)) {
         keep_access(connection, &ours.owner).await?;
         // The name is that of a table, sequence or function of our migrations, quoted by the server.
         let given = sqlx::raw_sql(AssertSqlSafe(ours.statement.clone())).execute(&mut *connection).await;
@@ -118,6 +116,17 @@ async fn give_to_owner(migrator: &Migrator, connection: &mut PgConnection) -> an
         })?;
     }
     Ok(())
+}
+
+/// The tables, views, sequences and functions that statements name, without words in comments.
+fn names_in(sql: &str) -> impl Iterator<Item = &str> {
+    let code = sql.lines().map(|line| line.split("--").next().unwrap_or_default());
+    let is_part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut words = code.flat_map(move |line| line.split(move |c| !is_part_of_name(c))).filter(|word| !word.is_empty());
+    std::iter::from_fn(move || {
+        words.find(|word| ["TABLE", "VIEW", "SEQUENCE", "FUNCTION", "PROCEDURE", "TO"].contains(word))?;
+        words.find(|word| !["IF", "NOT", "EXISTS", "ONLY"].contains(word))
+    })
 }
 
 async fn list_foreign(connection: &mut PgConnection) -> sqlx::Result<Vec<Foreign>> {
@@ -219,4 +228,18 @@ fn is_made_meanwhile(error: &sqlx::Error) -> bool {
 
 fn code(error: &sqlx::Error) -> Option<String> {
     error.as_database_error().and_then(DatabaseError::code).map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_statements_make() {
+        let sql = "-- The table of others
+                   CREATE TABLE IF NOT EXISTS mine (n INTEGER); -- no TABLE theirs
+                   CREATE OR REPLACE FUNCTION count_mine() RETURNS void AS $$ SELECT $$;
+                   ALTER TABLE mine RENAME TO ours;";
+        assert_eq!(names_in(sql).collect::<Vec<_>>(), ["mine", "count_mine", "mine", "ours"]);
+    }
 }

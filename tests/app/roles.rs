@@ -322,6 +322,30 @@ async fn log_in(s: &Story, login: &str, password: &str) -> sqlx::Result<PgConnec
     sqlx::ConnectOptions::connect(&options.username(login).password(password)).await
 }
 
+/// The schema has a table and a function of another program, as with an extension that the provider of the database owns.
+/// No other role may use them afterwards.
+#[tokio::test]
+async fn objects_of_other_programs_stay_as_they_are() {
+    let s = Story::today().await;
+    let others = "
+        CREATE TABLE others (n INTEGER);
+        CREATE FUNCTION others() RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';
+        REVOKE EXECUTE ON FUNCTION others() FROM PUBLIC";
+    sqlx::raw_sql(others).execute(&s.pool).await.unwrap();
+    let grants = "SELECT count(*) FROM (SELECT relacl AS acl FROM pg_class WHERE relname = 'others'
+                                         UNION ALL
+                                        SELECT proacl FROM pg_proc WHERE proname = 'others') AS of_others,
+                                       aclexplode(acl)
+                   WHERE grantee <> grantor";
+    for words in [&["migrate"][..], &["migrate", "--roles"]] {
+        let done = run(app().args(words).env("DATABASE_URL", s.owner_dsn()).env("RUST_LOG", "warn")).await;
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{words:?}");
+        assert_eq!(s.count(grants).await, 0, "{words:?}");
+    }
+    s.end().await;
+}
+
 /// A database of one login gets the groups, twice at the same time. The old login goes on, and may migrate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_change_to_the_owner() {

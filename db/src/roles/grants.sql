@@ -2,14 +2,24 @@
 
 -- The app writes the rows of each table but those named below. A table, sequence or function of a later migration is
 -- the app's by these defaults, until the next `migrate` states it here. Of publisher and notifier nothing is by default.
+-- The schema may also have tables of other programs, and extensions of the database's provider: they stay as they are.
 DO $all$
 DECLARE
     here CONSTANT text := quote_ident(current_schema());
+    tables CONSTANT text := (
+        SELECT string_agg(oid::regclass::text, ', ') FROM pg_class
+         WHERE relnamespace = current_schema()::regnamespace AND relowner = 'cronbox_owner'::regrole AND relkind IN ('r', 'p', 'v', 'm'));
+    sequences CONSTANT text := (
+        SELECT string_agg(oid::regclass::text, ', ') FROM pg_class
+         WHERE relnamespace = current_schema()::regnamespace AND relowner = 'cronbox_owner'::regrole AND relkind = 'S');
+    routines CONSTANT text := (
+        SELECT string_agg(oid::regprocedure::text, ', ') FROM pg_proc
+         WHERE pronamespace = current_schema()::regnamespace AND proowner = 'cronbox_owner'::regrole);
 BEGIN
-    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %s FROM cronbox_app, cronbox_publisher', here);
-    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO cronbox_app', here);
-    EXECUTE format('GRANT USAGE ON ALL SEQUENCES IN SCHEMA %s TO cronbox_app', here);
-    EXECUTE format('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA %s TO cronbox_app', here);
+    EXECUTE format('REVOKE ALL ON TABLE %s FROM cronbox_app, cronbox_publisher', tables);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE %s TO cronbox_app', tables);
+    EXECUTE format('GRANT USAGE ON SEQUENCE %s TO cronbox_app', sequences);
+    EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO cronbox_app', routines);
     EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO cronbox_app', here);
     EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT USAGE ON SEQUENCES TO cronbox_app', here);
     EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT EXECUTE ON ROUTINES TO cronbox_app', here);
@@ -78,7 +88,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'cronbox_notifier') THEN
         RETURN;
     END IF;
-    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM cronbox_notifier', current_schema());
+    EXECUTE (SELECT format('REVOKE ALL ON TABLE %s FROM cronbox_notifier', string_agg(oid::regclass::text, ', ')) FROM pg_class
+              WHERE relnamespace = current_schema()::regnamespace AND relowner = 'cronbox_owner'::regrole AND relkind IN ('r', 'p', 'v', 'm'));
     GRANT SELECT ON notification_messages, notifications TO cronbox_notifier;
     GRANT UPDATE (state, due_at, attempt_count, lease_until, last_error, sent_on, failed_on) ON notification_messages TO cronbox_notifier;
     GRANT SELECT (notification_id, message_id) ON notification_items TO cronbox_notifier;
