@@ -68,6 +68,9 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    workflow_id bigint, seen bigint, attempt integer, revision bigint, spec_hash text,
                    was_known boolean, repairs bigint, schedule_name text, template integer, changes_on timestamptz,
                    is_verified boolean, is_in_doubt boolean, is_superseded boolean)
+        ), ids AS MATERIALIZED (
+            -- named where publications are read, so that no plan reads all of them
+            SELECT array_agg(workflow_id) AS ids FROM s
         ), covered AS MATERIALIZED (
             -- all rows that the claim covers, however many edits they are. First by workflow, sorted, then by the place of
             -- the row, listed, so that no plan reads the complete table, whatever the statistics. No row moves in between,
@@ -141,8 +144,10 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                                ELSE before.verify_at END AS verify_at
                      FROM publications AS before
                     WHERE before.workflow_id = s.workflow_id
+                      AND before.workflow_id = ANY((SELECT ids FROM ids)::bigint[])
              ) AS r
              WHERE p.workflow_id = s.workflow_id
+               AND p.workflow_id = ANY((SELECT ids FROM ids)::bigint[])
         ), announced AS (
             -- only while a client of the app follows the events
             INSERT INTO events (kind, what, team_id, workflow_id, revision)
