@@ -2,9 +2,10 @@
 //!
 //! A call waits for a place and for its slot, never for the database, nor for the slowest call of its batch: the next
 //! batch is claimed while half a batch still waits for its calls, and answered calls are settled together, of a backlog
-//! two batches at once. While calls are in flight, the publisher continues to claim what becomes due. A settle waits for no row lock but is repeated, so
-//! a slow call or a locked publication delays only its own workflow. Neither locks nor a constant stream of edits keep
-//! a pipeline open, because suspects, a rollout and the checks of the next drain come after it.
+//! two batches at once. While calls are in flight, the publisher continues to claim what becomes due. A settle waits for
+//! no row lock but is repeated, so a slow call or a locked publication delays only its own workflow. Neither locks nor a
+//! constant stream of edits keep a pipeline open, because suspects, a rollout and the checks of the next drain come after
+//! it.
 
 use std::pin::pin;
 use std::time::{Duration, Instant as StdInstant};
