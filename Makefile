@@ -10,6 +10,11 @@ export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
 endif
 endif
 
+# The databases of tests are thrown away, so they are in memory if there is room. Measurements stay on the disk.
+ifeq ($(filter bench nightly,$(MAKECMDGOALS)),)
+export CRONBOX_TEST_DATA := $(or $(CRONBOX_TEST_DATA),$(shell sh scripts/memory.sh))
+endif
+
 .PHONY: clients console prometheus registries tzdata nightly mutants setup up test model schemathesis security planted fuzz oidc pins torture ci lint sqlx sqlx-check bench lambdas image deploy rehearsal terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, pgbouncer, promtool, Python tools in a venv

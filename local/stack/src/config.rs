@@ -43,6 +43,13 @@ pub struct UpArgs {
     pub scheduler_port: u16,
 }
 
+/// The folder of databases that are thrown away: `CRONBOX_TEST_DATA`, else the system's temporary folder.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub(crate) fn throwaway_folder() -> PathBuf {
+    let named = std::env::var_os("CRONBOX_TEST_DATA").filter(|folder| !folder.is_empty());
+    named.map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
 /// The build folder: `CARGO_TARGET_DIR`, else `target` in the workspace.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub fn target_folder() -> PathBuf {

@@ -56,13 +56,21 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Creates a temporary folder.
+    /// Creates a folder in the system's temporary folder.
     ///
     /// # Errors
     /// Fails if it cannot be created.
     pub fn create_temporary() -> Result<Folder> {
+        Folder::create_temporary_in(&std::env::temp_dir())
+    }
+
+    /// Creates a folder with a name of its own.
+    ///
+    /// # Errors
+    /// Fails if it cannot be created.
+    pub(crate) fn create_temporary_in(parent: &Path) -> Result<Folder> {
         let name = format!("cronbox-test-{}-{}", std::process::id(), const_hex::encode(rand::random::<[u8; 6]>()));
-        Folder::create_for(std::env::temp_dir().join(name), User::find_unprivileged()?)
+        Folder::create_for(parent.join(name), User::find_unprivileged()?)
     }
 
     fn create_for(root: PathBuf, user: Option<User>) -> Result<Folder> {

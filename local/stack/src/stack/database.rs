@@ -8,6 +8,7 @@ use db::PgPool;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 
+use crate::config::throwaway_folder;
 use crate::postgres::{Folder, Login, Postgres, Purpose, log_in_as};
 
 /// One per test process; the first stack that needs it starts it.
@@ -116,7 +117,7 @@ const DUPLICATE_DATABASE: &str = "42P04";
 
 impl Cluster {
     async fn start() -> Result<Cluster> {
-        let postgres = start(Folder::create_temporary()?, Purpose::ThrowAway).await?;
+        let postgres = start(Folder::create_temporary_in(&throwaway_folder())?, Purpose::ThrowAway).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
         sqlx::query("CREATE DATABASE cronbox_template").execute(&mut admin).await?;
         prepare_database(&postgres, TEMPLATE).await?;
