@@ -337,11 +337,16 @@ async fn objects_of_other_programs_stay_as_they_are() {
                                         SELECT proacl FROM pg_proc WHERE proname = 'others') AS of_others,
                                        aclexplode(acl)
                    WHERE grantee <> grantor";
+    let taken = "SELECT count(*) FROM (SELECT relowner AS owner FROM pg_class WHERE relname = 'others'
+                                        UNION ALL
+                                       SELECT proowner FROM pg_proc WHERE proname = 'others') AS of_others
+                  WHERE owner = 'cronbox_owner'::regrole";
     for words in [&["migrate"][..], &["migrate", "--roles"]] {
         let done = run(app().args(words).env("DATABASE_URL", s.owner_dsn()).env("RUST_LOG", "warn")).await;
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
         assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{words:?}");
         assert_eq!(s.count(grants).await, 0, "{words:?}");
+        assert_eq!(s.count(taken).await, 0, "{words:?}");
     }
     s.end().await;
 }

@@ -1,4 +1,4 @@
-//! The command line of `cronbox-local`, and the folder of its files.
+//! The command line of `cronbox-local`, and the folders of its files and databases.
 
 use std::path::{Path, PathBuf};
 

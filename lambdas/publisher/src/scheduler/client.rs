@@ -59,7 +59,7 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
         .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
         .build_https();
     let config = config.http_client(http).retry_config(RetryConfig::disabled()).timeout_config(timeouts.build());
-    // It would watch the throughput of each body, at each poll; the timeouts end a stalled answer, too.
+    // The SDK would measure the throughput of each body at each poll; our timeouts end a stalled answer, too.
     let config = config.stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     Client::from_conf(config.build())
 }

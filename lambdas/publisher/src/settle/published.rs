@@ -69,12 +69,12 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    was_known boolean, repairs bigint, schedule_name text, template integer, changes_on timestamptz,
                    is_verified boolean, is_in_doubt boolean, is_superseded boolean)
         ), ids AS MATERIALIZED (
-            -- named where publications are read, so that no plan reads all of them
+            -- a condition wherever publications are read, because some plans would read all of them otherwise
             SELECT array_agg(workflow_id) AS ids FROM s
         ), covered AS MATERIALIZED (
             -- all rows that the claim covers, however many edits they are. First by workflow, sorted, then by the place of
-            -- the row, listed, so that no plan reads the complete table, whatever the statistics. No row moves in between,
-            -- because who changes one has locked its publication
+            -- the row, listed, so that no plan reads the complete table, whatever the statistics. A place is valid in this
+            -- statement: settles and operators lock the publication before they change an open row
             SELECT open.place
               FROM s
              CROSS JOIN LATERAL (
