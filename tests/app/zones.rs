@@ -48,8 +48,8 @@ impl Environment {
     pub(super) async fn set_clock(&self, expression: &str) {
         let mut connection = PgConnection::connect(&self.dsn).await.unwrap();
         let clock = format!(
-            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-             AS $$ SELECT {expression} $$"
+            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE
+             AS $$ BEGIN RETURN {expression}; END $$"
         );
         connection.execute(AssertSqlSafe(clock)).await.unwrap();
         connection.close().await.unwrap();

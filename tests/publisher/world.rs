@@ -333,8 +333,8 @@ impl World {
     pub(crate) async fn skip(&self, time: Duration) {
         let secs = time.as_secs_f64();
         let sql = format!(
-            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-             AS 'SELECT clock_timestamp() + make_interval(secs => {secs})'"
+            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE
+             AS 'BEGIN RETURN clock_timestamp() + make_interval(secs => {secs}); END'"
         );
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
     }

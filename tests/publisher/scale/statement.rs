@@ -67,8 +67,8 @@ pub(crate) async fn execute(world: &World, sql: String) {
 /// Stops the database's clock at this time after the beginning of the story.
 pub(crate) async fn stop_clock(world: &World, passed: Duration) {
     let clock = format!(
-        "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-         AS 'SELECT timestamptz ''2026-03-02 10:00:00+00'' + make_interval(secs => {})'",
+        "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE
+         AS 'BEGIN RETURN timestamptz ''2026-03-02 10:00:00+00'' + make_interval(secs => {}); END'",
         passed.as_secs()
     );
     execute(world, clock).await;
