@@ -72,18 +72,29 @@ pub(crate) struct Row<'a> {
     pub(crate) after: Option<Value>,
 }
 
-/// Inserts a row of the log, by the statements before it, with more answers, and with the values of their parameters, which
-/// follow those of the row. Lists the columns once; `query!` accepts only literals.
+/// The answer of a statement that inserts a row of the log.
+struct Inserted {
+    is_followed: bool,
+}
+
+/// Ends a statement with the insert of a row of the log: the columns are listed once, and `query_as!` accepts only literals.
+///
+/// The caller gives the type of the answer, the statements before, the parameters of the row, more answers, and the values
+/// of the parameters before those of the row.
 macro_rules! insert_row {
-    ($tx:expr, $row:ident, $before:tt, $answers:tt $(, $values:expr)*) => {
-        sqlx::query!(
-            $before
-                + r#"
+    ($answer:ident, $tx:expr, $row:ident, [$($before:tt)*], $parameters:tt, $answers:tt, [$($values:tt)*]) => {
+        sqlx::query_as!(
+            $answer,
+            $($before +)*
+                r#"
         INSERT INTO audit_log (at, actor, verb, subject, before, after, team_id, actor_name, source_address, trace_id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        VALUES "#
+                + $parameters
+                + r#"
         RETURNING EXISTS (SELECT FROM event_listeners WHERE live_until > clock_timestamp()) AS "is_followed!"
         "#
                 + $answers,
+            $($values)*
             $row.edit.now,
             $row.edit.actor,
             $row.verb,
@@ -94,7 +105,6 @@ macro_rules! insert_row {
             $row.edit.actor_name,
             $row.edit.source_address.map(|address| address.to_string()),
             $row.edit.trace_id(),
-            $($values),*
         )
         .fetch_one($tx)
         .await
@@ -109,12 +119,15 @@ pub(crate) use insert_row;
 pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
     let row = Row::of_entry(edit, entry);
     let inserted = insert_row!(
+        Inserted,
         &mut *tx,
         row,
-        r#"
+        [r#"
         -- record an audit entry; does a client follow the events
-        "#,
-        ""
+        "#],
+        "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "",
+        []
     )?;
     row.write_event(tx, inserted.is_followed).await
 }

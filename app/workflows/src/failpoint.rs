@@ -6,9 +6,9 @@
 /// The points, in the order in which an edit, an invoke, a run and a message pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// An edit has changed the workflow's row.
+    /// An edit has locked the workflow's row, and written nothing.
     A1,
-    /// An edit has inserted the outbox row, and its audit entry.
+    /// An edit has changed the workflow's row, and inserted the outbox row and the audit entry.
     A2,
     /// An edit is committed, and the publisher is not notified yet.
     A3,

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::{Revision, WorkflowId};
 use serde::Serialize;
-use serde_json::Value;
+use sqlx::types::Json;
 
 use crate::audit::{self, Edit, Entry};
 use crate::sync::{Sync, SyncStatus};
@@ -27,7 +27,7 @@ pub enum Op {
 }
 
 impl Op {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Op::Upsert => "upsert",
             Op::Delete => "delete",
@@ -64,25 +64,39 @@ pub struct Payload {
     pub traceparent: Option<String>,
 }
 
-/// Requests that the publisher check a workflow after the caller's transaction commits, and records the edit in the audit
-/// log: in one statement, because every edit waits for it. Returns the synchronization of the workflow, which is known
-/// here, so that the answer to an edit reads no row again.
+/// The answer of a statement that enqueues an event: the synchronization of the workflow, which is known here, so that the
+/// answer to an edit reads no row again.
+pub(crate) struct Enqueued {
+    pub(crate) is_followed: bool,
+    pub(crate) status: SyncStatus,
+    pub(crate) desired_revision: Option<i64>,
+    pub(crate) applied_revision: Option<i64>,
+    pub(crate) error_class: Option<String>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) applied_on: Option<DateTime<Utc>>,
+}
+
+/// Ends a statement with the insert of an event and of the audit entry of its edit: one statement, because every edit waits
+/// for it.
 ///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<Sync> {
-    let row = audit::Row::of_entry(edit, entry);
-    let enqueued = audit::insert_row!(
-        &mut *tx,
-        row,
-        r#"
+/// The caller gives the statements before, the parameters of workflow and revision, those of operation, payload and time,
+/// those of the audit entry, and the values of all parameters before those of the audit entry.
+macro_rules! insert_event {
+    ($tx:expr, $row:ident, [$($before:tt)*], $revision:tt, $event:tt, $entry:tt, [$($values:tt)*]) => {
+        $crate::audit::insert_row!(
+            Enqueued,
+            $tx,
+            $row,
+            [
+                $($before)*
+                r#"
         -- enqueue: the publication first, so that a workflow's rows are inserted under its lock. An edit overtakes
         -- repairs: in its lane nothing new is due in the past, because claims do not read there. It does not end the
         -- backoff of a workflow that is edited in a loop during an outage (more than two superseded failures), which is
         -- at most 30 s
-        WITH publication AS (
+        publication AS (
             INSERT INTO publications AS p (workflow_id, desired_revision, due_at)
-            VALUES ($11, $12, cronbox_now())
+            VALUES ("# $revision r#", cronbox_now())
             ON CONFLICT (workflow_id) DO UPDATE
                SET desired_revision = GREATEST(p.desired_revision, excluded.desired_revision),
                    due_at = CASE WHEN p.superseded > 2
@@ -97,37 +111,75 @@ pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, edit: &Edit, en
                       applied_on
         ), event AS (
             INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-            SELECT workflow_id, $13, $14, $1 FROM publication
+            SELECT workflow_id, "# $event r#" FROM publication
         )
-        "#,
-        r#"
-        , (SELECT status FROM publication) AS "status!: SyncStatus", (SELECT desired_revision FROM publication),
+        "#
+            ],
+            $entry,
+            r#"
+        , (SELECT status FROM publication) AS "status!: crate::sync::SyncStatus", (SELECT desired_revision FROM publication),
           (SELECT applied_revision FROM publication), (SELECT error_class FROM publication),
           (SELECT last_error FROM publication), (SELECT applied_on FROM publication)
         "#,
-        event.workflow.0,
-        event.revision.0,
-        event.op.as_str(),
-        serde_json::to_value(&event.payload).unwrap_or(Value::Null)
+            [$($values)*]
+        )
+    };
+}
+pub(crate) use insert_event;
+
+/// Requests that the publisher check a workflow after the caller's transaction commits, and records the edit in the audit
+/// log. For a workflow that is created or deleted: what changes one writes its row by the same statement.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn enqueue_event(
+    tx: &mut PgConnection,
+    event: &Event,
+    edit: &Edit,
+    entry: Entry<'_>,
+) -> sqlx::Result<Sync> {
+    let row = audit::Row::of_entry(edit, entry);
+    let enqueued = insert_event!(
+        &mut *tx,
+        row,
+        [r#"
+        -- enqueue the event of a workflow that is created or deleted
+        WITH "#],
+        "$1, $2",
+        "$3, $4, $5",
+        "($5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+        [event.workflow.0, event.revision.0, event.op.as_str(), Json(&event.payload) as _,]
     )?;
-    tracing::info!(
-        step = 2,
-        workflow_id = event.workflow.0,
-        revision = event.revision.0,
-        "outbox: {} of workflow {} at revision {}",
-        event.op.as_str(),
-        event.workflow,
-        event.revision,
-    );
-    row.write_event(tx, enqueued.is_followed).await?;
-    Ok(Sync {
-        status: enqueued.status,
-        desired_revision: enqueued.desired_revision,
-        applied_revision: enqueued.applied_revision,
-        error_class: enqueued.error_class,
-        last_error: enqueued.last_error,
-        applied_at: enqueued.applied_on,
-    })
+    enqueued.into_sync(tx, event, &row).await
+}
+
+impl Enqueued {
+    /// Logs the event, shows the edit to the clients that follow, and returns the synchronization.
+    pub(crate) async fn into_sync(
+        self,
+        tx: &mut PgConnection,
+        event: &Event,
+        row: &audit::Row<'_>,
+    ) -> sqlx::Result<Sync> {
+        tracing::info!(
+            step = 2,
+            workflow_id = event.workflow.0,
+            revision = event.revision.0,
+            "outbox: {} of workflow {} at revision {}",
+            event.op.as_str(),
+            event.workflow,
+            event.revision,
+        );
+        row.write_event(tx, self.is_followed).await?;
+        Ok(Sync {
+            status: self.status,
+            desired_revision: self.desired_revision,
+            applied_revision: self.applied_revision,
+            error_class: self.error_class,
+            last_error: self.last_error,
+            applied_at: self.applied_on,
+        })
+    }
 }
 
 /// Whether an orphan cleanup was enqueued.

@@ -173,9 +173,10 @@ impl WorkflowBody {
             faults.check(policies.check_window(bounds.retention));
         }
         let written = Timing { cron: self.cron_schedule, timezone: self.timezone, starts_at, ends_at };
-        let timing = match existing.map(|existing| &existing.timing) {
-            Some(existing) if existing.names_same_times(&written) => Some(existing.clone()),
-            existing => written.into_canonical(existing, bounds.now, &mut faults),
+        let kept = existing.map(|existing| &existing.timing).filter(|existing| existing.has_same_cron(&written));
+        let timing = match kept {
+            Some(kept) if kept.has_same_window(&written) => Some(kept.clone()),
+            kept => written.into_canonical(kept, bounds.now, &mut faults),
         };
         faults.finish(timing.map(|timing| Spec {
             name: self.name,

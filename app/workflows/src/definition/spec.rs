@@ -162,15 +162,14 @@ impl Timing {
         (&self.cron, &self.timezone) == (&other.cron, &other.timezone)
     }
 
-    /// Whether both name the same times, whatever their texts, for example `0#2` and `8-14 * */7`, or no timezone and
-    /// `UTC`.
-    #[must_use]
-    pub fn names_same_times(&self, other: &Self) -> bool {
-        (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at) && self.has_same_cron(other)
+    /// Whether both have the same window.
+    pub(super) fn has_same_window(&self, other: &Self) -> bool {
+        (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at)
     }
 
-    /// Whether cron and timezone of both name the same times. A text that cannot be parsed any more equals only itself.
-    fn has_same_cron(&self, other: &Self) -> bool {
+    /// Whether cron and timezone of both name the same times, whatever their texts, for example `0#2` and `8-14 * */7`, or
+    /// no timezone and `UTC`. A text that cannot be parsed any more equals only itself.
+    pub(super) fn has_same_cron(&self, other: &Self) -> bool {
         let crons = match (&self.cron, &other.cron) {
             (Some(one), Some(another)) => one == another || name_same_times(one, another),
             (None, None) => true,
@@ -179,13 +178,8 @@ impl Timing {
         crons && not_utc(self.timezone.as_deref()) == not_utc(other.timezone.as_deref())
     }
 
-    /// Returns the timing to store: canonical, or with the existing texts if they name the same times.
-    pub(super) fn into_canonical(
-        self,
-        existing: Option<&Self>,
-        now: DateTime<Utc>,
-        faults: &mut Faults,
-    ) -> Option<Self> {
+    /// Returns the timing to store: canonical, or with the existing texts `kept`, which name the same times.
+    pub(super) fn into_canonical(self, kept: Option<&Self>, now: DateTime<Utc>, faults: &mut Faults) -> Option<Self> {
         let timezone = faults.check(self.timezone.as_deref().map(check_timezone).transpose());
         let order = faults.check(self.check_order());
         let cron = faults.check(self.cron.as_deref().map(cron).transpose());
@@ -193,8 +187,8 @@ impl Timing {
         if let Some(cron) = &cron {
             faults.check(self.must_fire(cron, timezone.unwrap_or(Timezone::UTC), now))?;
         }
-        Some(match existing.filter(|existing| existing.has_same_cron(&self)) {
-            Some(existing) => Self { cron: existing.cron.clone(), timezone: existing.timezone.clone(), ..self },
+        Some(match kept {
+            Some(kept) => Self { cron: kept.cron.clone(), timezone: kept.timezone.clone(), ..self },
             None => Self {
                 cron: cron.map(|cron| cron.to_string()),
                 timezone: not_utc(self.timezone.as_deref()).map(str::to_owned),

@@ -93,31 +93,26 @@ pub(super) async fn save_since(
     }
     let planned = before.plan_edit(&mut next, verb, edit);
     let since = foreseen.unwrap_or(edit.now);
-    let change = planned.event.is_some().then(|| Change {
+    pass_point(Point::A1);
+    if next.state == State::Archived && before.state != State::Archived {
+        live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
+    }
+    tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
+    let Some(event) = &planned.event else {
+        write::update_workflow(tx, &next).await?;
+        if next.pause_until.is_some() {
+            write::watch_pause(tx, next.id).await?;
+        }
+        audit::record_entry(tx, edit, planned.entry).await?;
+        return Ok(Saved::Changed);
+    };
+    let change = Change {
         since,
         is_activated: planned.is_activated,
         is_foreseen: foreseen.is_some(),
         may_be_decided: before.spec.timing.is_due_within(since, EARLIEST_FIRE),
-    });
-    match change {
-        Some(change) => write::update_timing(tx, &next, change).await?,
-        None => {
-            write::update_workflow(tx, &next).await?;
-            if next.pause_until.is_some() {
-                write::watch_pause(tx, next.id).await?;
-            }
-        }
-    }
-    if next.state == State::Archived && before.state != State::Archived {
-        live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
-    }
-    pass_point(Point::A1);
-    tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
-    let Some(event) = &planned.event else {
-        audit::record_entry(tx, edit, planned.entry).await?;
-        return Ok(Saved::Changed);
     };
-    let sync = outbox::enqueue_event(tx, event, edit, planned.entry).await?;
+    let sync = write::update_timing(tx, &next, change, event, edit, planned.entry).await?;
     pass_point(Point::A2);
     Ok(Saved::Enqueued(Box::new((next, sync))))
 }

@@ -6,8 +6,11 @@ use schedule::WorkflowId;
 use sqlx::types::Json;
 
 use super::{PausedBy, State, Workflow};
+use crate::audit::{self, Edit, Entry};
 use crate::definition::policies::{CatchUp, OnLost, Overlap};
 use crate::definition::spec::Spec;
+use crate::outbox::{Enqueued, Event, insert_event};
+use crate::sync::Sync;
 
 pub(super) async fn insert_workflow(
     tx: &mut PgConnection,
@@ -72,14 +75,13 @@ pub(super) struct Change {
     pub(super) may_be_decided: bool,
 }
 
-/// Writes the row of a workflow, by the statements before it and the values of their parameters, which follow those of the
-/// row. Lists the columns once; `query!` accepts only literals.
+/// Gives the statement that writes the row of a workflow, and the values of its parameters $1 to $30, to a macro that
+/// completes it. Lists the columns once; `query!` accepts only literals.
 macro_rules! write_row {
-    ($tx:ident, $next:ident, $before:tt $(, $values:expr)*) => {{
+    ($next:ident, $complete:ident, $($rest:tt)*) => {{
         let (policies, usage) = (&$next.spec.policies, $next.spec.count_usage());
-        sqlx::query!(
-            $before
-                + r#"
+        $complete!(
+            r#"
         UPDATE workflows
            SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
                timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
@@ -89,53 +91,56 @@ macro_rules! write_row {
                fires_per_hour = $27, input_bytes = $28, labels = $29, paused_by = $30
          WHERE id = $1
         "#,
-            $next.id.0,
-            $next.spec.name,
-            $next.spec.description,
-            $next.spec.is_api,
-            $next.spec.action,
-            Json(&$next.spec.starting_inputs) as _,
-            $next.spec.timing.cron,
-            $next.spec.timing.timezone,
-            $next.spec.timing.starts_at,
-            $next.spec.timing.ends_at,
-            $next.state as State,
-            $next.pause_reason,
-            $next.version,
-            $next.revision.0,
-            $next.updated_on,
-            $next.pause_until,
-            policies.overlap as Overlap,
-            policies.max_concurrent,
-            policies.catch_up as CatchUp,
-            policies.catch_up_window_secs,
-            policies.spread_secs,
-            policies.timeout_secs,
-            policies.max_attempts,
-            policies.on_lost as OnLost,
-            policies.pause_after_failures,
-            $next.managed_by,
-            usage.fires_per_hour,
-            usage.input_bytes,
-            Json(&$next.spec.labels) as _,
-            $next.paused_by as Option<PausedBy>,
-            $($values),*
+            [
+                $next.id.0,
+                $next.spec.name,
+                $next.spec.description,
+                $next.spec.is_api,
+                $next.spec.action,
+                Json(&$next.spec.starting_inputs) as _,
+                $next.spec.timing.cron,
+                $next.spec.timing.timezone,
+                $next.spec.timing.starts_at,
+                $next.spec.timing.ends_at,
+                $next.state as State,
+                $next.pause_reason,
+                $next.version,
+                $next.revision.0,
+                $next.updated_on,
+                $next.pause_until,
+                policies.overlap as Overlap,
+                policies.max_concurrent,
+                policies.catch_up as CatchUp,
+                policies.catch_up_window_secs,
+                policies.spread_secs,
+                policies.timeout_secs,
+                policies.max_attempts,
+                policies.on_lost as OnLost,
+                policies.pause_after_failures,
+                $next.managed_by,
+                usage.fires_per_hour,
+                usage.input_bytes,
+                Json(&$next.spec.labels) as _,
+                $next.paused_by as Option<PausedBy>
+            ],
+            $($rest)*
         )
-        .execute($tx)
-        .await
-        .map(drop)
     }};
 }
 
 /// Writes a workflow of which the same times are due as before.
 pub(super) async fn update_workflow(tx: &mut PgConnection, next: &Workflow) -> sqlx::Result<()> {
-    write_row!(
-        tx,
-        next,
-        r#"
+    macro_rules! update {
+        ($row:tt, [$($values:tt)*],) => {
+            sqlx::query!(
+                r#"
         -- update a workflow that this transaction has locked
-        "#
-    )
+        "# + $row,
+                $($values)*
+            )
+        };
+    }
+    write_row!(next, update,).execute(tx).await.map(drop)
 }
 
 /// Makes the watchdog check a workflow that follows its shard, because the end of a pause must not pass unseen.
@@ -156,19 +161,30 @@ pub(super) async fn watch_pause(tx: &mut PgConnection, id: WorkflowId) -> sqlx::
     .map(drop)
 }
 
-/// Writes a workflow and a new version, because its due times change; the watchdog checks from there again.
+/// Writes a workflow and a new version, because its due times change; the watchdog checks from there again, and the
+/// publisher checks the workflow after the commit. Returns the synchronization as the transaction leaves it.
 ///
 /// One statement, because every edit waits for it; its snapshot is later than the lock. The version is in force since
 /// `since`, or since just after the last version, the newest decision and the cursor, even if the clock went back:
 /// existing decisions do not change, and each later time is enumerated. The ledger's cursor begins just before the first
 /// version, because a time at its very beginning is due. A workflow that followed its shard ceases to: its times may be of
 /// two versions.
-pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change: Change) -> sqlx::Result<()> {
-    write_row!(
-        tx,
-        next,
-        r#"
-        -- update a workflow that this transaction has locked, and its due times
+pub(super) async fn update_timing(
+    tx: &mut PgConnection,
+    next: &Workflow,
+    change: Change,
+    event: &Event,
+    edit: &Edit,
+    entry: Entry<'_>,
+) -> sqlx::Result<Sync> {
+    macro_rules! update_and_enqueue {
+        ($row:tt, [$($values:tt)*], $entry:ident) => {
+            insert_event!(
+                &mut *tx,
+                $entry,
+                [
+                    r#"
+        -- update a workflow that this transaction has locked, and its due times, and enqueue its event
         WITH progress AS MATERIALIZED (
             SELECT ledger_decided_through(l.cursor, l.watch_at, s.decided_through) AS cursor
               FROM ledger l JOIN watchdog_shards s ON s.shard = l.shard
@@ -198,14 +214,29 @@ pub(super) async fn update_timing(tx: &mut PgConnection, next: &Workflow, change
                    watch_at = CASE WHEN l.watch_at IS NULL THEN excluded.cursor + INTERVAL '1 microsecond'
                                    ELSE LEAST(l.watch_at, excluded.watch_at) END,
                    activated_on = COALESCE(excluded.activated_on, l.activated_on)
-        )
-        "#,
-        change.since,
-        change.is_activated,
-        change.is_foreseen,
-        change.may_be_decided,
-        next.team_id
-    )
+        ), updated AS ("#
+                    $row
+                    r#"), "#
+                ],
+                "$1, $14",
+                "$36, $37, $38",
+                "($38, $39, $40, $41, $42, $43, $44, $45, $46, $47)",
+                [
+                    $($values)*,
+                    change.since,
+                    change.is_activated,
+                    change.is_foreseen,
+                    change.may_be_decided,
+                    next.team_id,
+                    event.op.as_str(),
+                    Json(&event.payload) as _,
+                ]
+            )
+        };
+    }
+    let row = audit::Row::of_entry(edit, entry);
+    let enqueued = write_row!(next, update_and_enqueue, row)?;
+    enqueued.into_sync(tx, event, &row).await
 }
 
 /// Writes the first version of a new workflow.
