@@ -61,7 +61,8 @@ mod scale {
     // Only debug builds have a time that a test can set.
     #[cfg(debug_assertions)]
     mod low_water;
-    mod statement;
+    mod settles;
+    pub(crate) mod statement;
     mod sweeps;
 }
 

@@ -4,7 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
+use tests::PATIENCE;
 
+use crate::scale::statement::execute;
 use crate::world::{World, stopped};
 
 const LEASE: Duration = Duration::from_secs(61);
@@ -37,6 +40,61 @@ async fn a_publisher_killed_anywhere_loses_nothing() {
             assert_eq!((publication.sync.as_str(), publication.verify_in_secs), ("synced", None), "{point}");
         }
     }
+}
+
+/// Waits until this query returns true.
+async fn until(world: &World, query: &'static str) {
+    let is_true = async {
+        while !sqlx::query_scalar::<_, bool>(query).fetch_one(&world.pool).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_true).await.unwrap_or_else(|_| panic!("never true: {query}"));
+}
+
+/// Lets each settle wait in the middle of its statement while the story holds the advisory lock 1.
+const SETTLES_WAIT: &str = "
+    CREATE FUNCTION wait_for_story() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM pg_advisory_xact_lock_shared(1);
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER wait_for_story BEFORE UPDATE OF applied_revision ON publications
+        FOR EACH ROW EXECUTE FUNCTION wait_for_story()";
+
+/// A backlog is settled by two statements at once, and the process is killed while Postgres executes both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_killed_amid_two_settles_loses_nothing() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..12 {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    execute(&world, SETTLES_WAIT.to_owned()).await;
+    let mut story = PgConnection::connect(&world.dsn).await.unwrap();
+    sqlx::raw_sql("SELECT pg_advisory_lock(1)").execute(&mut story).await.unwrap();
+
+    let mut killed = world.process(&["--once", "--batch-size", "4"], None);
+    let both_wait = "SELECT COUNT(*) = 2 FROM pg_locks
+                      WHERE locktype = 'advisory' AND NOT granted
+                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    until(&world, both_wait).await;
+    killed.kill().await.unwrap();
+    story.close().await.unwrap();
+    // Both statements end, and Postgres finds that nobody commits them.
+    let rolled_back = "SELECT COUNT(*) = 0 FROM pg_stat_activity
+                        WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
+    until(&world, rolled_back).await;
+    for workflow in &workflows {
+        assert_eq!(world.publication(*workflow).await.sync, "pending", "neither settle was committed");
+    }
+
+    world.skip(LEASE).await;
+    world.publish().await;
+    for workflow in &workflows {
+        assert_eq!(world.expression(*workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
+    }
+    world.assert_settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
