@@ -26,6 +26,8 @@ use crate::settle::{Settled, settle_claims};
 
 /// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
 const GATHER: Duration = Duration::from_millis(20);
+/// How many calls may be in flight while an answer does not wait for others: so few edits gain nothing by a common settle.
+const FEW_CALLS: usize = 4;
 /// How many settles run at once, each of other workflows: while Postgres executes one, the next is prepared and sent.
 const MOST_SETTLES: usize = 2;
 /// A settle that is lost costs a lease and a verify pass, so it is repeated a few times.
@@ -333,12 +335,12 @@ impl Hand {
         }
     }
 
-    /// Returns what to settle now: all answers, if no call is in flight, or if there are enough of them. While another
+    /// Returns what to settle now: all answers, if few calls are in flight, or if there are enough of them. While another
     /// settle runs, only a full batch is enough: a backlog keeps Postgres and the publisher busy at once, and single
     /// edits share the next settle.
     fn ripe(&mut self, settles: usize, is_all_answered: bool) -> Option<Vec<Settlement>> {
         let is_full = self.ripens_at.is_some() && self.answered.len() >= self.batch;
-        let has_waited = self.ripens_at.is_some_and(|at| at <= Instant::now());
+        let has_waited = self.ripens_at.is_some_and(|at| self.unanswered <= FEW_CALLS || at <= Instant::now());
         let is_ripe = match settles {
             0 => is_full || has_waited || is_all_answered,
             _ => is_full && settles < MOST_SETTLES,
@@ -438,6 +440,16 @@ mod tests {
         hand.answered(unchanged(3));
         assert!(hand.ripe(MOST_SETTLES, true).is_none());
         assert_eq!(hand.ripe(1, false).map(|some| some.len()), Some(2));
+    }
+
+    #[test]
+    fn answers_wait_for_others_only_if_many_calls_are_in_flight() {
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 100, Vec::new(), StdInstant::now());
+        hand.claimed(FEW_CALLS + 2, 0);
+        hand.answered(unchanged(1));
+        assert!(hand.ripe(0, false).is_none());
+        hand.answered(unchanged(2));
+        assert_eq!(hand.ripe(0, false).map(|some| some.len()), Some(2));
     }
 
     fn unchanged(workflow: i64) -> Settlement {
