@@ -81,7 +81,7 @@ async fn a_publisher_killed_amid_two_settles_loses_nothing() {
     until(&world, both_wait).await;
     killed.kill().await.unwrap();
     story.close().await.unwrap();
-    // Both statements end, and Postgres finds that nobody commits them.
+    // Both statements end, and Postgres finds that their client is gone.
     let rolled_back = "SELECT COUNT(*) = 0 FROM pg_stat_activity
                         WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
     until(&world, rolled_back).await;
