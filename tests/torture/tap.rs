@@ -174,6 +174,8 @@ impl Tap {
         awaiting: &Awaiting,
     ) -> std::io::Result<()> {
         let (mut chunk, mut is_logged_in) = (vec![0; 64 * 1024], false);
+        // The rest of an answer is lost with its beginning, also if another connection has an answer meanwhile.
+        let mut is_losing = false;
         loop {
             let read = server.read(&mut chunk).await?;
             if read == 0 {
@@ -192,13 +194,13 @@ impl Tap {
                     String::from_utf8_lossy(&chunk[..read])
                 ));
             }
-            if !self.state().loses_next_answer {
+            is_losing |= std::mem::take(&mut self.state().loses_next_answer);
+            if !is_losing {
                 client.write_all(&chunk[..read]).await?;
                 is_logged_in |= is_done;
             } else if is_done || !is_logged_in {
                 // The process would wait for an unanswered login.
                 let mut state = self.state();
-                state.loses_next_answer = false;
                 state.lost = Some(state.last.clone());
                 return Ok(());
             }
