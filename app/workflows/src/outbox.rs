@@ -1,6 +1,7 @@
 //! Step 2 of 7: the write half of the outbox; `operate.rs` is for operators.
 //!
-//! `workflow/edit.rs` calls it inside its transaction; the publisher drains the rows. A row says "check this
+//! Creates and deletes call it inside their transaction, and `workflow/write.rs` ends the statement of a change with it; the
+//! publisher drains the rows. A row says "check this
 //! workflow", never "set this cron": order and repeats do no harm.
 
 pub mod list;

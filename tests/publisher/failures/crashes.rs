@@ -42,14 +42,14 @@ async fn a_publisher_killed_anywhere_loses_nothing() {
     }
 }
 
-/// Waits until this query returns true.
-async fn until(world: &World, query: &'static str) {
-    let is_true = async {
-        while !sqlx::query_scalar::<_, bool>(query).fetch_one(&world.pool).await.unwrap() {
+/// Waits until this is true.
+async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
+    let becomes_true = async {
+        while !is_true().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, is_true).await.unwrap_or_else(|_| panic!("never true: {query}"));
+    tokio::time::timeout(PATIENCE, becomes_true).await.unwrap_or_else(|_| panic!("it never happened that {what}"));
 }
 
 /// Lets each settle wait in the middle of its statement while the story holds the advisory lock 1.
@@ -78,13 +78,11 @@ async fn a_publisher_killed_amid_two_settles_loses_nothing() {
     let both_wait = "SELECT COUNT(*) = 2 FROM pg_locks
                       WHERE locktype = 'advisory' AND NOT granted
                         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    until(&world, both_wait).await;
+    until("both settles wait", async || sqlx::query_scalar(both_wait).fetch_one(&world.pool).await.unwrap()).await;
     killed.kill().await.unwrap();
     story.close().await.unwrap();
     // Both statements end, and Postgres finds that their client is gone.
-    let rolled_back = "SELECT COUNT(*) = 0 FROM pg_stat_activity
-                        WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
-    until(&world, rolled_back).await;
+    until("both are rolled back", async || !world.has_open_transaction().await).await;
     for workflow in &workflows {
         assert_eq!(world.publication(*workflow).await.sync, "pending", "neither settle was committed");
     }

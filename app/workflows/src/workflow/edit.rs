@@ -112,7 +112,7 @@ pub(super) async fn save_since(
         is_foreseen: foreseen.is_some(),
         may_be_decided: before.spec.timing.is_due_within(since, EARLIEST_FIRE),
     };
-    let sync = write::update_timing(tx, &next, change, event, edit, planned.entry).await?;
+    let sync = write::update_and_enqueue(tx, &next, change, event, edit, planned.entry).await?;
     pass_point(Point::A2);
     Ok(Saved::Enqueued(Box::new((next, sync))))
 }

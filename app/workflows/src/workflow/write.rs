@@ -1,4 +1,5 @@
-//! Step 1 of 7: the statements that write the table `workflows`; `read.rs` has those that read it.
+//! Steps 1 and 2 of 7: the statements that write a workflow, its versions and its place in the ledger, and enqueue its
+//! event; `read.rs` has those that read it.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -169,7 +170,7 @@ pub(super) async fn watch_pause(tx: &mut PgConnection, id: WorkflowId) -> sqlx::
 /// existing decisions do not change, and each later time is enumerated. The ledger's cursor begins just before the first
 /// version, because a time at its very beginning is due. A workflow that followed its shard ceases to: its times may be of
 /// two versions.
-pub(super) async fn update_timing(
+pub(super) async fn update_and_enqueue(
     tx: &mut PgConnection,
     next: &Workflow,
     change: Change,
@@ -177,7 +178,7 @@ pub(super) async fn update_timing(
     edit: &Edit,
     entry: Entry<'_>,
 ) -> sqlx::Result<Sync> {
-    macro_rules! update_and_enqueue {
+    macro_rules! complete {
         ($row:tt, [$($values:tt)*], $entry:ident) => {
             insert_event!(
                 &mut *tx,
@@ -235,7 +236,7 @@ pub(super) async fn update_timing(
         };
     }
     let row = audit::Row::of_entry(edit, entry);
-    let enqueued = write_row!(next, update_and_enqueue, row)?;
+    let enqueued = write_row!(next, complete, row)?;
     enqueued.into_sync(tx, event, &row).await
 }
 

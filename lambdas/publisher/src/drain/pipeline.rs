@@ -340,9 +340,10 @@ impl Hand {
     /// edits share the next settle.
     fn ripe(&mut self, settles: usize, is_all_answered: bool) -> Option<Vec<Settlement>> {
         let is_full = self.ripens_at.is_some() && self.answered.len() >= self.batch;
-        let has_waited = self.ripens_at.is_some_and(|at| self.unanswered <= FEW_CALLS || at <= Instant::now());
+        let are_few_called = self.ripens_at.is_some() && self.unanswered <= FEW_CALLS;
+        let has_waited = self.ripens_at.is_some_and(|at| at <= Instant::now());
         let is_ripe = match settles {
-            0 => is_full || has_waited || is_all_answered,
+            0 => is_full || are_few_called || has_waited || is_all_answered,
             _ => is_full && settles < MOST_SETTLES,
         };
         if self.answered.is_empty() || !is_ripe {
