@@ -1,7 +1,7 @@
 //! Step 7 of 7: an executor: its inputs, which runs it has claimed, and which it returns.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use db::PgPool;
@@ -18,6 +18,9 @@ use super::ends::EndBatches;
 use super::{Settings, Wake};
 use crate::claim::{self, Claimed, Lease, Slots};
 
+/// How long Postgres may still execute a statement without a reply: it ends each after 15 s (`statement_timeout`), and a
+/// commit may wait for its replica.
+const LATE_COMMITS: Duration = Duration::from_secs(60);
 /// How long the executor waits for fires that are being decided.
 pub(super) const DECISION_LIMIT: Duration = Duration::from_secs(3);
 
@@ -54,6 +57,8 @@ pub struct Executor {
     pub(super) in_flight: AttemptsInFlight,
     /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
+    /// Until when one may be committed that no hand-over has seen; `None` = no reply was lost.
+    pub(super) late_commits_until: Arc<Mutex<Option<Instant>>>,
     /// Writes the outcomes of concurrent attempts together; `None` = each on its own.
     pub(super) ends: Option<EndBatches>,
     #[cfg(debug_assertions)]
@@ -69,6 +74,7 @@ impl Executor {
             client,
             in_flight: AttemptsInFlight::default(),
             has_unknown_claims: Arc::default(),
+            late_commits_until: Arc::default(),
             ends: None,
             #[cfg(debug_assertions)]
             after_action: None,
@@ -100,6 +106,9 @@ impl Executor {
         if !self.has_unknown_claims.load(Ordering::SeqCst) && !self.parts.offered.has_unknown_runs() {
             return true;
         }
+        if self.parts.offered.has_unknown_runs() {
+            self.expect_late_commits();
+        }
         // A run that a fire starts now would be unknown, too, although its attempt is about to begin.
         let stopping = tokio::time::timeout(DECISION_LIMIT, self.parts.offered.stop_starts());
         let Ok(stopped) = stopping.await else {
@@ -116,7 +125,7 @@ impl Executor {
         };
         match handed_over.await {
             Ok(claim::Unknown { handed_over, locked }) => {
-                self.has_unknown_claims.store(locked > 0, Ordering::SeqCst);
+                self.has_unknown_claims.store(locked > 0 || self.may_commit_late(), Ordering::SeqCst);
                 self.parts.offered.forget_unknown_runs(&stopped);
                 if handed_over > 0 {
                     tracing::warn!(
@@ -131,6 +140,16 @@ impl Executor {
                 false
             }
         }
+    }
+
+    /// A reply was lost: Postgres may execute its statement after the next hand-over, so later claims hand over, too.
+    pub(super) fn expect_late_commits(&self) {
+        *self.late_commits_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + LATE_COMMITS);
+    }
+
+    fn may_commit_late(&self) -> bool {
+        let until = *self.late_commits_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Ends the leases of attempts that stopped without an outcome, so that recovery decides them.

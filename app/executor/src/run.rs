@@ -249,7 +249,7 @@ impl Executor {
         if !running.has_room(&self.parts.settings) || !self.hand_over_unknown().await {
             return 0;
         }
-        // A later poll hands over the runs whose rows are locked now.
+        // A later poll hands over the runs whose rows are locked now, and those of a claim that commits late.
         let are_some_unknown = self.has_unknown_claims.load(Ordering::SeqCst);
         let claimed = self.claim_runs(&slots).await;
         // Set until the attempts below have started: before that, a committed claim may have no attempt.
@@ -258,6 +258,7 @@ impl Executor {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.parts.activity.count_claim(ClaimOutcome::Failed);
+                self.expect_late_commits();
                 tracing::warn!(%error, "runs not claimed; the next poll tries again");
                 return 0;
             }

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use egress::Client;
 use egress::allowed::Allowed;
+use executor::claim::{Lease, Slots, claim_due_runs};
 use executor::{Executor, Step};
 use serde_json::json;
 use tests::{LossyWay, PATIENCE, Story, Way};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 
 use crate::catch_up::watchdog_races::WAITING;
 use crate::receiver::{Receiver, accept, run, until_state};
@@ -58,13 +59,52 @@ impl Heart {
     }
 }
 
+/// An executor that claims when the story says so.
+struct Claimer {
+    step: UnboundedSender<Step>,
+    done: UnboundedReceiver<()>,
+    /// Ends with the last attempt.
+    working: JoinHandle<()>,
+}
+
+impl Claimer {
+    /// It has claimed once.
+    async fn of(executor: Executor) -> Claimer {
+        let ((step, mut steps), (sender, done)) = (unbounded_channel(), unbounded_channel());
+        let working = tokio::task::spawn_local(async move {
+            let next = async || {
+                sender.send(()).ok();
+                steps.recv().await.unwrap()
+            };
+            executor.execute_stepwise(next).await;
+        });
+        let mut claimer = Claimer { step, done, working };
+        claimer.done.recv().await.unwrap();
+        claimer
+    }
+
+    /// One claim, to its end.
+    async fn claim(&mut self) {
+        self.step.send(Step::Claim).unwrap();
+        tokio::time::timeout(PATIENCE, self.done.recv()).await.expect("no end of a step").unwrap();
+    }
+}
+
 async fn executor(s: &Story, dsn: String, lease_secs: u64) -> Executor {
+    app(s, dsn, lease_secs).await.new_executor(client())
+}
+
+fn client() -> Client {
+    Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap()
+}
+
+/// An app that reaches the database by `dsn`; its jobs do not run.
+async fn app(s: &Story, dsn: String, lease_secs: u64) -> app::App {
     let mut config = s.app().config.clone();
     config.database_url = dsn;
     (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (4, lease_secs, HEARTBEAT_MS);
     let pool = db::connect_pool(&config.database_options(&config.database_url)).await.unwrap();
-    let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
-    app::App::new(config, pool, s.clock.clone()).new_executor(client)
+    app::App::new(config, pool, s.clock.clone())
 }
 
 /// The worst case: the last failing renewal begins just before two thirds of the lease, and takes as long as it may.
@@ -173,37 +213,59 @@ async fn lock_an_unknown_claim() {
     let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
     let wf = s.create_with(json!({"action": receiver.action(), "overlap_policy": "concurrent"})).await;
     accept(&s, wf).await;
-    let executor = executor(&s, way.dsn(&s.dsn()), 3600).await;
-    let ((step, mut steps), (sender, mut done)) = (unbounded_channel(), unbounded_channel());
-    let working = tokio::task::spawn_local(async move {
-        let next = async || {
-            sender.send(()).ok();
-            steps.recv().await.unwrap()
-        };
-        executor.execute_stepwise(next).await;
-    });
-    done.recv().await.unwrap();
-    let mut claim = async || {
-        step.send(Step::Claim).unwrap();
-        tokio::time::timeout(PATIENCE, done.recv()).await.expect("no end of a step").unwrap();
-    };
+    let mut claimer = Claimer::of(executor(&s, way.dsn(&s.dsn()), 3600).await).await;
     receiver.until(1).await;
 
     way.lose_rows_of("claim runs");
     let unknown = accept(&s, wf).await;
-    claim().await;
+    claimer.claim().await;
     tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(unknown).execute(&mut *tx).await.unwrap();
     let other = accept(&s, wf).await;
-    claim().await;
+    claimer.claim().await;
     assert_eq!(run(&s, other).await["state"], "running", "it waits for the locked one");
     tx.rollback().await.unwrap();
-    claim().await;
+    claimer.claim().await;
     receiver.until(3).await;
     receiver.let_answer(3);
-    working.await.unwrap();
+    claimer.working.await.unwrap();
     let unknown = run(&s, unknown).await;
     assert_eq!((&unknown["state"], &unknown["attempt"]), (&json!("succeeded"), &json!(2)));
+    s.end_early().await;
+}
+
+/// The connection of a claim breaks while Postgres still executes it, so it commits after the next hand-over.
+#[tokio::test]
+async fn a_claim_that_commits_late_is_handed_over() {
+    LocalSet::new().run_until(commit_a_claim_late()).await;
+}
+
+async fn commit_a_claim_late() {
+    let s = story_without_executor("2026-03-02T12:00:00Z").await;
+    let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
+    let body = json!({"action": receiver.action(), "overlap_policy": "concurrent", "on_lost": "abandon"});
+    let wf = s.create_with(body).await;
+    accept(&s, wf).await;
+    let app = app(&s, way.dsn(&s.dsn()), 3600).await;
+    let mut claimer = Claimer::of(app.new_executor(client())).await;
+    receiver.until(1).await;
+
+    let late = accept(&s, wf).await;
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let lease = Lease { instance: app.instance, secs: 3600.0 };
+    let claimed = claim_due_runs(&mut tx, lease, &Slots::all_free(10), &[], s.clock.now()).await.unwrap();
+    assert_eq!(claimed.iter().map(|run| run.id).collect::<Vec<_>>(), [late]);
+    way.lose_reply_to("claim runs");
+    claimer.claim().await;
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("no claim");
+    claimer.claim().await;
+    tx.commit().await.unwrap();
+    claimer.claim().await;
+    assert_eq!(run(&s, late).await["attempt"], 2, "the late claim keeps the run until its lease ends");
+    receiver.until(2).await;
+    receiver.let_answer(2);
+    claimer.working.await.unwrap();
+    assert_eq!(run(&s, late).await["state"], "succeeded");
     s.end_early().await;
 }
