@@ -22,6 +22,7 @@ use db::{NewLogin, NewLogins, PgConnection, PgPool, Pooler, make_logins};
 use executor::Shutdown;
 use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
+use mimalloc::MiMalloc;
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +32,9 @@ use workflows::database_time;
 use workflows::definition::field;
 use workflows::secrets::reencrypt::{DataKeys, reencrypt_secrets};
 use workflows::zones::{self, Stored};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[derive(Parser)]
 #[command(name = "cronbox-app", bin_name = "cronbox-app", version)]
