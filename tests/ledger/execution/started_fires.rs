@@ -104,6 +104,38 @@ async fn lost_replies_of_decisions_run_once() {
     s.end().await;
 }
 
+/// The connection of a decision breaks while its commit waits for a replica, so the run appears after the hand-over, with a
+/// lease of this instance. The story writes that row.
+#[tokio::test]
+async fn a_decision_that_commits_late_is_handed_over() {
+    let s = idle().await;
+    let way = LossyWay::to(&s.dsn()).await;
+    let app = offering_app(&s, &way.dsn(&s.dsn())).await;
+    let receiver = Receiver::kind().await;
+    let (wf, time) = (every_minute(&s, &receiver).await, next_minute(&s));
+    way.lose_reply_to("COMMIT");
+    tests::send_request(invoke(&app, &s, wf, time)).await;
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("no decision");
+    let seen = run_in(&tests::send_request(invoke(&app, &s, wf, time)).await.expect(200));
+    assert_eq!(until_state(&s, seen, "succeeded").await["attempt"], 2, "the hand-over is over");
+
+    let late = s.create_with(json!({"action": receiver.action(), "on_lost": "abandon"})).await;
+    let id = Uuid::new_v4();
+    let committed = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, run_after, created_on, started_on,
+                                       locked_by, locked_at, lease_until)
+                     SELECT $1, $2, 'manual', 'running', 1, $3, $3, $3, i.id, $3, $3 + INTERVAL '1 hour'
+                       FROM instances AS i WHERE i.slots > 0";
+    let committed = sqlx::query(committed).bind(id).bind(late.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    assert_eq!(committed.rows_affected(), 1);
+    assert_eq!(until_state(&s, id, "succeeded").await["attempt"], 2);
+    assert_eq!(receiver.calls()[1]["context"]["is_recovery"], false, "nothing was sent before");
+    app.stop().await;
+    for wf in [wf, late] {
+        s.archive(wf).await;
+    }
+    s.end().await;
+}
+
 /// The action of a fire has not ended at the limit of the shutdown: its run continues elsewhere, as after a claim.
 #[tokio::test]
 async fn shutdown_hands_over_started_fires() {
