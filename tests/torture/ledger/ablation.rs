@@ -76,7 +76,7 @@ impl Ablation {
             Ablation::R4 => &[1, 4, 2, 3],
             Ablation::R5 => &[3, 5, 2, 4, 6],
             Ablation::R6 => &[1, 3, 4, 5, 6],
-            Ablation::R7 => &[8, 20, 24, 25, 31, 57, 59],
+            Ablation::R7 => &[20, 4, 3, 6, 32, 8, 24, 25],
         }
     }
 
