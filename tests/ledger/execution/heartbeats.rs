@@ -1,4 +1,5 @@
-//! Heartbeats on a clock that the story sets: an attempt stops before another instance may take over its run.
+//! Heartbeats and claims, step by step: an attempt stops before another instance may take over its run, and a claim whose
+//! reply was lost is handed over.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
