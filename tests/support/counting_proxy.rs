@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::proxy::{Observer, Proxy, complete_messages};
+use crate::proxy::{Delivery, Observer, Proxy, complete_messages};
 
 /// The rows of the answers to one statement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,8 +72,9 @@ impl Counted {
 }
 
 impl Observer for Connection {
-    fn see_statement(&mut self, label: String) {
+    fn see_statement(&mut self, label: String) -> Delivery {
         self.executed = Some(label);
+        Delivery::Now
     }
 
     fn pass_reply(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {

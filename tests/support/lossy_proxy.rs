@@ -1,4 +1,4 @@
-//! A proxy to the database that loses the reply to one statement.
+//! A proxy to the database that loses the reply to one statement, or delays the statement itself.
 //!
 //! Postgres executes and commits the statement, but the client sees a broken connection.
 
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::proxy::{Observer, Proxy, complete_messages};
+use crate::proxy::{Delivery, Observer, Proxy, complete_messages};
 
 /// A proxy that can lose replies; clones are the same proxy.
 #[derive(Clone)]
@@ -21,6 +21,10 @@ struct Losses {
     armed: Arc<Mutex<Option<Armed>>>,
     seen: Arc<Notify>,
     lost: Arc<Notify>,
+    /// The label of the statement that the next delay is for.
+    delayed: Arc<Mutex<Option<&'static str>>>,
+    delivery: Arc<Notify>,
+    delivered: Arc<Notify>,
 }
 
 #[derive(Clone, Copy)]
@@ -56,12 +60,23 @@ impl LossyWay {
 
     /// Loses the next reply with rows to the statement with this label.
     pub fn lose_rows_of(&self, statement: &'static str) {
-        *self.losses.armed() = Some(Armed { statement, with_rows: true });
+        *lock(&self.losses.armed) = Some(Armed { statement, with_rows: true });
     }
 
     /// Loses the next reply to the statement with this label.
     pub fn lose_reply_to(&self, statement: &'static str) {
-        *self.losses.armed() = Some(Armed { statement, with_rows: false });
+        *lock(&self.losses.armed) = Some(Armed { statement, with_rows: false });
+    }
+
+    /// Breaks the connection of the next statement with this label. The server receives it at [`Self::deliver_late`].
+    pub fn delay(&self, statement: &'static str) {
+        *lock(&self.losses.delayed) = Some(statement);
+    }
+
+    /// Delivers the delayed statement, and waits for its end.
+    pub async fn deliver_late(&self) {
+        self.losses.delivery.notify_one();
+        self.losses.delivered.notified().await;
     }
 
     /// Waits until the statement is sent after the loss was set up. The reply to an earlier one passes.
@@ -75,19 +90,23 @@ impl LossyWay {
     }
 }
 
-impl Losses {
-    fn armed(&self) -> MutexGuard<'_, Option<Armed>> {
-        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Observer for Connection {
-    fn see_statement(&mut self, label: String) {
-        let armed = *self.losses.armed();
+    fn see_statement(&mut self, label: String) -> Delivery {
+        let armed = *lock(&self.losses.armed);
         if let Some(armed) = armed.filter(|armed| armed.statement == label) {
             self.awaited = Some(armed);
             self.losses.seen.notify_one();
         }
+        let mut delayed = lock(&self.losses.delayed);
+        if delayed.is_none_or(|statement| statement != label) {
+            return Delivery::Now;
+        }
+        *delayed = None;
+        Delivery::Late { begin: Arc::clone(&self.losses.delivery), end: Arc::clone(&self.losses.delivered) }
     }
 
     fn pass_reply(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -98,7 +117,7 @@ impl Observer for Connection {
             return Some(Vec::new());
         }
         if !armed.with_rows || kinds.contains(&b'D') {
-            *self.losses.armed() = None;
+            *lock(&self.losses.armed) = None;
             self.losses.lost.notify_one();
             return None;
         }

@@ -1,11 +1,12 @@
 //! A TCP proxy to the database that shows each connection's statements and replies to an observer.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::statements::{Statements, Whole, first_message};
 use crate::story::host_of;
@@ -23,10 +24,25 @@ pub(crate) struct Proxy {
 /// What happens to the statements and replies of one connection.
 pub(crate) trait Observer: Send + 'static {
     /// The client executes the statement with this label; the server has not received it yet.
-    fn see_statement(&mut self, label: String);
+    fn see_statement(&mut self, label: String) -> Delivery;
 
     /// The server sent these bytes. Returns the bytes for the client, or `None` to break the connection.
     fn pass_reply(&mut self, bytes: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// When the server receives a statement.
+pub(crate) enum Delivery {
+    /// At once.
+    Now,
+    /// After `begin`: the client's connection breaks before that. `end` follows the reply.
+    Late { begin: Arc<Notify>, end: Arc<Notify> },
+}
+
+/// A statement that the server has not received, though its client has gone.
+struct Late {
+    bytes: Vec<u8>,
+    begin: Arc<Notify>,
+    end: Arc<Notify>,
 }
 
 impl Proxy {
@@ -57,34 +73,55 @@ async fn pass<O: Observer>(client: TcpStream, target: &str, observer: &Mutex<O>)
     let server = TcpStream::connect(target).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    tokio::select! {
-        ended = pass_statements(from_client, to_server, observer) => ended,
-        ended = pass_replies(from_server, to_client, observer) => ended,
-    }
+    let ((from_client, to_client), (mut from_server, mut to_server)) = (client.into_split(), server.into_split());
+    let late = tokio::select! {
+        ended = pass_statements(from_client, &mut to_server, observer) => ended?,
+        ended = pass_replies(&mut from_server, to_client, observer) => return ended,
+    };
+    let Some(Late { bytes, begin, end }) = late else { return Ok(()) };
+    begin.notified().await;
+    to_server.write_all(&bytes).await?;
+    await_reply(&mut from_server).await?;
+    end.notify_one();
+    Ok(())
 }
 
+/// Passes statements until the client has gone; returns the one that it does not pass.
 async fn pass_statements<O: Observer>(
     mut client: OwnedReadHalf,
-    mut server: OwnedWriteHalf,
+    server: &mut OwnedWriteHalf,
     observer: &Mutex<O>,
-) -> std::io::Result<()> {
+) -> std::io::Result<Option<Late>> {
     let (mut chunk, mut statements) = (vec![0; CHUNK], Statements::default());
     loop {
         let read = client.read(&mut chunk).await?;
         if read == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let Whole { bytes, executes } = statements.take_messages(&chunk[..read]);
-        if let Some(label) = executes {
-            lock(observer).see_statement(label);
+        let delivery = executes.map(|label| lock(observer).see_statement(label));
+        if let Some(Delivery::Late { begin, end }) = delivery {
+            return Ok(Some(Late { bytes, begin, end }));
         }
         server.write_all(&bytes).await?;
     }
 }
 
+/// Waits until the server has answered everything.
+async fn await_reply(server: &mut OwnedReadHalf) -> std::io::Result<()> {
+    let (mut chunk, mut reply) = (vec![0; CHUNK], Vec::new());
+    while complete_messages(&reply).0.last() != Some(&b'Z') {
+        let read = server.read(&mut chunk).await?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        reply.extend_from_slice(&chunk[..read]);
+    }
+    Ok(())
+}
+
 async fn pass_replies<O: Observer>(
-    mut server: OwnedReadHalf,
+    server: &mut OwnedReadHalf,
     mut client: OwnedWriteHalf,
     observer: &Mutex<O>,
 ) -> std::io::Result<()> {

@@ -591,14 +591,17 @@ pub async fn release_attempts(db: &mut PgConnection, instance: Uuid, stopped: &[
 pub struct Unknown {
     /// How many were handed over.
     pub handed_over: i64,
-    /// How many are still the instance's, because another transaction has locked their rows.
-    pub locked: i64,
+    /// How many are still the instance's, because another transaction has locked their rows, or the database's clock has
+    /// gone back since their claim.
+    pub left: i64,
 }
 
-/// Hands over the runs that the instance has claimed but does not know, because the reply to the claim was lost.
+/// Hands over the runs that the instance has claimed until `claimed_until` but does not know, because the reply to the
+/// claim was lost.
 ///
-/// The caller ensures that no claim of this instance is in progress. A run that had started before may continue for
-/// `max_age_secs`.
+/// The caller ensures that no claim of this instance is in progress. `claimed_until` is the database's time before the
+/// statement is sent: if the connection breaks, Postgres may execute it after later claims, whose runs `known` does not
+/// name. A run that had started before may continue for `max_age_secs`.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -606,6 +609,7 @@ pub async fn hand_over_unknown(
     db: &mut PgConnection,
     instance: Uuid,
     known: &[Fence],
+    claimed_until: DateTime<Utc>,
     max_age_secs: f64,
 ) -> sqlx::Result<Unknown> {
     let (ids, attempts) = columns(known);
@@ -614,7 +618,7 @@ pub async fn hand_over_unknown(
         r#"
         -- hand over unknown claims: no request of these runs was sent, so they are accepted again whatever on_lost
         -- says. A row that another transaction has locked is handed over by the next poll, because the executor must
-        -- not wait for it
+        -- not wait for it; so is a later claim, which the sender of a delayed statement did not know
         WITH unknown AS (
             SELECT r.id
               FROM runs r
@@ -624,7 +628,7 @@ pub async fn hand_over_unknown(
         ), own AS MATERIALIZED (
             SELECT r.id, r.cancel_requested_on IS NOT NULL AS is_cancelled
               FROM unknown JOIN runs r ON r.id = unknown.id
-             WHERE r.state = 'running' AND r.locked_by = $1
+             WHERE r.state = 'running' AND r.locked_by = $1 AND r.locked_at <= $5
                FOR UPDATE OF r SKIP LOCKED
         ), handed_over AS (
             UPDATE runs_live r
@@ -652,13 +656,14 @@ pub async fn hand_over_unknown(
         ), done AS (
             SELECT id FROM handed_over UNION ALL SELECT id FROM ended
         )
-        SELECT count(done.id) AS "handed_over!", count(*) - count(done.id) AS "locked!"
+        SELECT count(done.id) AS "handed_over!", count(*) - count(done.id) AS "left!"
           FROM unknown LEFT JOIN done USING (id)
         "#,
         instance,
         &ids,
         &attempts,
         max_age_secs,
+        claimed_until,
     )
     .fetch_one(db)
     .await

@@ -9,6 +9,7 @@ use egress::Client;
 use ledger::runs::OfferedSlots;
 use schedule::Clock;
 use uuid::Uuid;
+use workflows::database_time::cronbox_now;
 use workflows::notify::Notifier;
 use workflows::secrets::Secrets;
 
@@ -119,13 +120,13 @@ impl Executor {
         };
         let handed_over = async {
             let mut connection = self.parts.pool.acquire().await?;
-            let max_age = f64::from(self.parts.settings.max_age_secs);
-            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.in_flight.known_attempts(), max_age)
-                .await
+            let (known, max_age) = (self.in_flight.known_attempts(), f64::from(self.parts.settings.max_age_secs));
+            let now = cronbox_now(&mut connection).await?;
+            claim::hand_over_unknown(&mut connection, self.parts.instance, &known, now, max_age).await
         };
         match handed_over.await {
-            Ok(claim::Unknown { handed_over, locked }) => {
-                self.has_unknown_claims.store(locked > 0 || self.may_commit_late(), Ordering::SeqCst);
+            Ok(claim::Unknown { handed_over, left }) => {
+                self.has_unknown_claims.store(left > 0 || self.may_commit_late(), Ordering::SeqCst);
                 self.parts.offered.forget_unknown_runs(&stopped);
                 if handed_over > 0 {
                     tracing::warn!(

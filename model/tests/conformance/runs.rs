@@ -161,8 +161,8 @@ impl<'a> Walk<'a> {
                 let known = self.fences(&before.instances[instance].known_attempts());
                 let mut connection = self.ground.pool.acquire().await.unwrap();
                 let done =
-                    claim::hand_over_unknown(&mut connection, self.instances[instance], &known, LEASE_SECS).await;
-                assert_eq!(done.unwrap().locked, 0);
+                    claim::hand_over_unknown(&mut connection, self.instances[instance], &known, now, LEASE_SECS).await;
+                assert_eq!(done.unwrap().left, 0);
             }
             Action::RenewLeases { instance } => self.renew_leases(instance, before, after).await,
             Action::StopAttempt { .. } => {}

@@ -270,3 +270,37 @@ async fn commit_a_claim_late() {
     assert_eq!(run(&s, late).await["state"], "succeeded");
     s.end_early().await;
 }
+
+/// The connection of a hand-over breaks, and Postgres receives the statement after later claims.
+#[tokio::test]
+async fn a_late_hand_over_leaves_later_claims() {
+    LocalSet::new().run_until(hand_over_late()).await;
+}
+
+async fn hand_over_late() {
+    let s = story_without_executor("2026-03-02T12:00:00Z").await;
+    let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
+    let wf = s.create_with(json!({"action": receiver.action(), "overlap_policy": "concurrent"})).await;
+    accept(&s, wf).await;
+    let mut claimer = Claimer::of(executor(&s, way.dsn(&s.dsn()), 3600).await).await;
+    receiver.until(1).await;
+
+    way.lose_rows_of("claim runs");
+    let unknown = accept(&s, wf).await;
+    claimer.claim().await;
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
+    way.delay("hand over unknown claims");
+    claimer.claim().await;
+    assert_eq!(run(&s, unknown).await["attempt"], 1, "Postgres has received the statement");
+    s.set_clock(s.clock.now() + TimeDelta::seconds(1)).await;
+    claimer.claim().await;
+    receiver.until(2).await;
+
+    tokio::time::timeout(PATIENCE, way.deliver_late()).await.expect("the statement is not late");
+    let again = run(&s, unknown).await;
+    assert_eq!((&again["state"], &again["attempt"]), (&json!("running"), &json!(2)), "another instance could start it");
+    receiver.let_answer(2);
+    claimer.working.await.unwrap();
+    assert_eq!(run(&s, unknown).await["state"], "succeeded");
+    s.end_early().await;
+}

@@ -293,8 +293,9 @@ async fn claim_lost(s: &Story) {
     let instance = uuid::Uuid::new_v4();
     let claimed = i64::try_from(claim_all(s, instance).await.len()).unwrap();
     let mut connection = s.pool.acquire().await.unwrap();
-    let handed_over = executor::claim::hand_over_unknown(&mut connection, instance, &[], A_DAY_SECS).await.unwrap();
-    assert_eq!(handed_over, Unknown { handed_over: claimed, locked: 0 });
+    let now = s.clock.now();
+    let handed_over = executor::claim::hand_over_unknown(&mut connection, instance, &[], now, A_DAY_SECS).await.unwrap();
+    assert_eq!(handed_over, Unknown { handed_over: claimed, left: 0 });
 }
 
 /// An environment is scaled to zero over a weekend. Runs that it hands over unsent must expire like runs that were
