@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join_all};
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use prometheus_client::metrics::histogram::Histogram;
@@ -28,6 +28,9 @@ pub struct PgPool {
     waits: Arc<Waits>,
     direct: Direct,
 }
+
+/// How many connections a new pool opens at once, if it may have so many; a drain of the publisher uses three.
+const OPENED_AT_ONCE: u32 = 3;
 
 /// The upper limits of the buckets of waits, in seconds; a caller waits 5 s at most.
 const WAIT_BUCKETS: [f64; 11] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
@@ -74,12 +77,16 @@ impl fmt::Debug for Direct {
 
 /// Opens a pool and checks that it reaches a database that accepts writes.
 ///
+/// It opens a few connections at once, because a returned one is proven before it can be used again: the next statement
+/// would otherwise wait for a login.
+///
 /// # Errors
 /// Returns one sentence that says what to do if the DSN cannot be parsed or the database does not answer.
 pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
     let pool = create_pool(options)?;
-    match pool.acquire().await {
-        Ok(_) => Ok(pool),
+    let opened = try_join_all((0..options.max_connections.min(OPENED_AT_ONCE)).map(|_| pool.acquire())).await;
+    match opened.map(drop) {
+        Ok(()) => Ok(pool),
         Err(sqlx::Error::PoolTimedOut) => {
             let at = server_address(&connect_options(options)?);
             match pool.server.last_refusal() {

@@ -110,9 +110,7 @@ impl Publisher {
     async fn drain_one_turn(&self, span: &Span) -> anyhow::Result<(Report, Option<Ending>)> {
         let span = span.for_next_drain();
         self.injector().pass_point(Point::P0).await;
-        self.load_zones().await?;
-        let (ours, env) = (self.claimant().generation, &self.config().env);
-        let deployment = match admit_publisher(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
+        let deployment = match self.check_deployment().await? {
             Admission::Admitted(deployment) => deployment,
             Admission::Outdated(newer) => {
                 tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
@@ -192,12 +190,16 @@ impl Publisher {
         }
     }
 
-    /// Loads the zone data in force, by which crons are compiled; only periodically, as they change a few times a year.
-    async fn load_zones(&self) -> anyhow::Result<()> {
+    /// Returns whether this publisher may publish. Before, it loads the zone data in force, by which crons are compiled;
+    /// only periodically, as they change a few times a year.
+    async fn check_deployment(&self) -> anyhow::Result<Admission> {
+        let (ours, env) = (self.claimant().generation, &self.config().env);
+        // One connection for both: a returned one is proven first, so that the second check would open another.
+        let mut connection = self.pool().acquire().await.map_err(in_words)?;
         if self.zones_are_due() {
-            db::load_zones(&mut *self.pool().acquire().await?).await.map_err(in_words)?;
+            db::load_zones(&mut connection).await.map_err(in_words)?;
         }
-        Ok(())
+        admit_publisher(&mut connection, ours, self.owner(), env).await.map_err(in_words)
     }
 
     /// Follows the number of publishers, because a claim counts too late those that start at the same time.

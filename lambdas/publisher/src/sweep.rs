@@ -125,8 +125,10 @@ impl Publisher {
             return Ok(Swept::NotNow);
         }
         let generation = self.claimant().generation;
-        let admission = admit_publisher(self.pool(), generation, self.owner(), &self.config().env).await?;
-        let deployment = match admission {
+        let admission = async {
+            admit_publisher(&mut *self.pool().acquire().await?, generation, self.owner(), &self.config().env).await
+        };
+        let deployment = match admission.await? {
             Admission::Admitted(deployment) => deployment,
             Admission::Held(reason) => {
                 tracing::error!(reason, "ledger held: nothing is swept; the publisher waits for `{ACCEPT}`");

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use chrono::{DateTime, Utc};
-use db::PgPool;
+use db::{PgConnection, PgPool};
 use schedule::Environment;
 
 use crate::scheduler::identity::Identity;
@@ -71,25 +71,25 @@ impl fmt::Display for Generation {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn admit_publisher(
-    pool: &PgPool,
+    db: &mut PgConnection,
     ours: Generation,
     owner: &str,
     environment: &Environment,
 ) -> sqlx::Result<Admission> {
     loop {
-        let read = raise_or_read(pool, ours, owner, environment).await?;
+        let read = raise_or_read(db, ours, owner, environment).await?;
         match read {
             Some(Read { is_raised: true, .. }) => {
                 tracing::warn!(generation = ours.number, template = ours.template, "generation raised to {ours}");
             }
             Some(Read { stored, hold: None, .. }) if stored > ours => return Ok(Admission::Outdated(stored)),
             Some(Read { hold: Some(reason), .. }) => return Ok(Admission::Held(reason)),
-            Some(Read { is_of_another_environment: true, .. }) => hold_clone(pool, environment).await?,
+            Some(Read { is_of_another_environment: true, .. }) => hold_clone(db, environment).await?,
             Some(Read { stored, identity: Some(identity), rollout, .. }) if stored == ours => {
                 return Ok(Admission::Admitted(Deployment { identity, rollout }));
             }
             // The first use inserts the rows; or another publisher may have raised the generation just now.
-            _ => make_rows(pool, environment).await?,
+            _ => make_rows(db, environment).await?,
         }
     }
 }
@@ -105,7 +105,7 @@ struct Read {
 }
 
 async fn raise_or_read(
-    pool: &PgPool,
+    db: &mut PgConnection,
     ours: Generation,
     owner: &str,
     environment: &Environment,
@@ -140,7 +140,7 @@ async fn raise_or_read(
         owner,
         environment.to_string(),
     )
-    .fetch_optional(pool)
+    .fetch_optional(db)
     .await?;
     Ok(read.map(|row| Read {
         is_raised: row.is_raised,
@@ -152,7 +152,7 @@ async fn raise_or_read(
     }))
 }
 
-async fn make_rows(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
+async fn make_rows(db: &mut PgConnection, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- make rows: if two publishers find none, only one row of each is inserted
@@ -163,14 +163,14 @@ async fn make_rows(pool: &PgPool, environment: &Environment) -> sqlx::Result<()>
         "#,
         environment.to_string(),
     )
-    .execute(pool)
+    .execute(db)
     .await
     .map(drop)
 }
 
 /// Makes a database of another environment wait for acceptance, because a clone must not overwrite the original's
 /// schedules.
-async fn hold_clone(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
+async fn hold_clone(db: &mut PgConnection, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- hold clone
@@ -180,7 +180,7 @@ async fn hold_clone(pool: &PgPool, environment: &Environment) -> sqlx::Result<()
         "#,
         environment.to_string(),
     )
-    .execute(pool)
+    .execute(db)
     .await
     .map(drop)
 }
