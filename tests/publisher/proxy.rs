@@ -116,7 +116,9 @@ impl Front {
 
     /// Returns when the delayed call about `name` has arrived.
     pub(crate) async fn arrival(&self, name: &str) {
-        self.0.arrived.subscribe().wait_for(|arrived| arrived.contains(name)).await.unwrap();
+        let mut arrived = self.0.arrived.subscribe();
+        let arrival = tokio::time::timeout(PATIENCE, arrived.wait_for(|arrived| arrived.contains(name)));
+        assert!(arrival.await.is_ok(), "no call about {name}");
     }
 
     /// Forwards the delayed call.
@@ -129,11 +131,16 @@ impl Front {
         self.0.tide.is_out.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until exactly `calls` calls are delayed, and forwards them.
-    pub(crate) async fn release_when_waiting(&self, calls: usize) {
+    /// Waits until exactly `calls` calls are delayed.
+    pub(crate) async fn until_waiting(&self, calls: usize) {
         let mut waiting = self.0.tide.waiting.subscribe();
         let all = tokio::time::timeout(PATIENCE, waiting.wait_for(|waiting| *waiting == calls)).await.map(drop);
         assert!(all.is_ok(), "{} calls wait, not {calls}", *self.0.tide.waiting.borrow());
+    }
+
+    /// Waits until exactly `calls` calls are delayed, and forwards them.
+    pub(crate) async fn release_when_waiting(&self, calls: usize) {
+        self.until_waiting(calls).await;
         self.0.tide.waiting.send_modify(|waiting| *waiting -= calls);
         self.0.tide.turns.add_permits(calls);
     }

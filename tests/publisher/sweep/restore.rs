@@ -7,7 +7,7 @@ use serde_json::json;
 use workflows::audit::Edit;
 
 use super::SETTLED;
-use crate::world::{LIST, World, name, soon};
+use crate::world::{LIST, World, soon};
 
 const MARK: &str = "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'";
 const SNAPSHOT: &str = "CREATE TABLE kept_workflows AS TABLE workflows;
@@ -69,17 +69,16 @@ async fn marked_databases_end_a_running_drain() {
     for _ in 0..6 {
         workflows.push(world.create("0 9 * * *", "UTC").await);
     }
-    world.front.delay(&name(workflows[0]));
-    // If this machine stands still for longer than a call may take, the next call waits, too.
+    // All, because the first claim need not lead to the first call; and if this machine stands still for longer than a
+    // call may take, the next call waits, too.
     world.front.delay_all();
     // One call is in flight and one more workflow is claimed; the others are due.
     let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
     let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
-    world.front.arrival(&name(workflows[0])).await;
+    world.front.until_waiting(1).await;
     world.execute(MARK).await;
     world.front.release_all();
-    world.front.release();
     let report = draining.await.unwrap();
     assert!((1..=2).contains(&report.created), "{report:?}");
     for id in &workflows[2..] {
