@@ -586,49 +586,70 @@ pub async fn release_attempts(db: &mut PgConnection, instance: Uuid, stopped: &[
     .await
 }
 
+/// Returns the attempts that the instance has claimed but does not know, because the reply to the claim was lost.
+///
+/// The caller ensures that no claim of this instance is in progress.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_unknown(db: &mut PgConnection, instance: Uuid, known: &[Fence]) -> sqlx::Result<Vec<Fence>> {
+    let (ids, attempts) = columns(known);
+    sqlx::query_as!(
+        Fence,
+        r#"
+        -- find unknown claims
+        SELECT r.id, r.attempt
+          FROM runs r
+         WHERE r.state = 'running' AND r.locked_by = $1
+           AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
+                            WHERE known.id = r.id AND known.attempt = r.attempt)
+        "#,
+        instance,
+        &ids,
+        &attempts,
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// The outcome for the runs that an instance has claimed but does not know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unknown {
     /// How many were handed over.
     pub handed_over: i64,
-    /// How many are still the instance's, because another transaction has locked their rows, or the database's clock has
-    /// gone back since their claim.
-    pub left: i64,
+    /// How many are still the instance's, because another transaction has locked their rows.
+    pub locked: i64,
 }
 
-/// Hands over the runs that the instance has claimed until `claimed_until` but does not know, because the reply to the
-/// claim was lost.
+/// Hands over the attempts that [`find_unknown`] returned. A run that had started before may continue for `max_age_secs`.
 ///
-/// The caller ensures that no claim of this instance is in progress. `claimed_until` is the database's time before the
-/// statement is sent: if the connection breaks, Postgres may execute it after later claims, whose runs `known` does not
-/// name. A run that had started before may continue for `max_age_secs`.
+/// If the connection breaks, Postgres may execute the statement after later claims; it names attempts, so it changes none
+/// of those.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn hand_over_unknown(
     db: &mut PgConnection,
     instance: Uuid,
-    known: &[Fence],
-    claimed_until: DateTime<Utc>,
+    unknown: &[Fence],
     max_age_secs: f64,
 ) -> sqlx::Result<Unknown> {
-    let (ids, attempts) = columns(known);
+    let (ids, attempts) = columns(unknown);
     sqlx::query_as!(
         Unknown,
         r#"
         -- hand over unknown claims: no request of these runs was sent, so they are accepted again whatever on_lost
         -- says. A row that another transaction has locked is handed over by the next poll, because the executor must
-        -- not wait for it; so is a later claim, which the sender of a delayed statement did not know
+        -- not wait for it
         WITH unknown AS (
-            SELECT r.id
-              FROM runs r
+            SELECT r.id, r.attempt
+              FROM UNNEST($2::uuid[], $3::int[]) AS claimed (id, attempt)
+              JOIN runs r ON r.id = claimed.id AND r.attempt = claimed.attempt
              WHERE r.state = 'running' AND r.locked_by = $1
-               AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
-                                WHERE known.id = r.id AND known.attempt = r.attempt)
         ), own AS MATERIALIZED (
             SELECT r.id, r.cancel_requested_on IS NOT NULL AS is_cancelled
-              FROM unknown JOIN runs r ON r.id = unknown.id
-             WHERE r.state = 'running' AND r.locked_by = $1 AND r.locked_at <= $5
+              FROM unknown JOIN runs r ON r.id = unknown.id AND r.attempt = unknown.attempt
+             WHERE r.state = 'running' AND r.locked_by = $1
                FOR UPDATE OF r SKIP LOCKED
         ), handed_over AS (
             UPDATE runs_live r
@@ -656,14 +677,13 @@ pub async fn hand_over_unknown(
         ), done AS (
             SELECT id FROM handed_over UNION ALL SELECT id FROM ended
         )
-        SELECT count(done.id) AS "handed_over!", count(*) - count(done.id) AS "left!"
+        SELECT count(done.id) AS "handed_over!", count(*) - count(done.id) AS "locked!"
           FROM unknown LEFT JOIN done USING (id)
         "#,
         instance,
         &ids,
         &attempts,
         max_age_secs,
-        claimed_until,
     )
     .fetch_one(db)
     .await

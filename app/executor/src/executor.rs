@@ -9,7 +9,6 @@ use egress::Client;
 use ledger::runs::OfferedSlots;
 use schedule::Clock;
 use uuid::Uuid;
-use workflows::database_time::cronbox_now;
 use workflows::notify::Notifier;
 use workflows::secrets::Secrets;
 
@@ -17,7 +16,7 @@ use super::activity::Activity;
 use super::attempts_in_flight::{AttemptsInFlight, Registered};
 use super::ends::EndBatches;
 use super::{Settings, Wake};
-use crate::claim::{self, Claimed, Lease, Slots};
+use crate::claim::{self, Claimed, Lease, Slots, Unknown};
 
 /// How long Postgres may still execute a statement without a reply: it ends each after 15 s (`statement_timeout`), and a
 /// commit may wait for its replica.
@@ -120,13 +119,18 @@ impl Executor {
         };
         let handed_over = async {
             let mut connection = self.parts.pool.acquire().await?;
-            let (known, max_age) = (self.in_flight.known_attempts(), f64::from(self.parts.settings.max_age_secs));
-            let now = cronbox_now(&mut connection).await?;
-            claim::hand_over_unknown(&mut connection, self.parts.instance, &known, now, max_age).await
+            let (instance, known) = (self.parts.instance, self.in_flight.known_attempts());
+            let unknown = claim::find_unknown(&mut connection, instance, &known).await?;
+            if unknown.is_empty() {
+                return Ok(Unknown::default());
+            }
+            let max_age = f64::from(self.parts.settings.max_age_secs);
+            claim::hand_over_unknown(&mut connection, instance, &unknown, max_age).await
         };
-        match handed_over.await {
-            Ok(claim::Unknown { handed_over, left }) => {
-                self.has_unknown_claims.store(left > 0 || self.may_commit_late(), Ordering::SeqCst);
+        let handed_over: sqlx::Result<Unknown> = handed_over.await;
+        match handed_over {
+            Ok(Unknown { handed_over, locked }) => {
+                self.has_unknown_claims.store(locked > 0 || self.may_commit_late(), Ordering::SeqCst);
                 self.parts.offered.forget_unknown_runs(&stopped);
                 if handed_over > 0 {
                     tracing::warn!(

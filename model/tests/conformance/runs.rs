@@ -160,9 +160,10 @@ impl<'a> Walk<'a> {
             Action::HandOverUnknown { instance } => {
                 let known = self.fences(&before.instances[instance].known_attempts());
                 let mut connection = self.ground.pool.acquire().await.unwrap();
-                let done =
-                    claim::hand_over_unknown(&mut connection, self.instances[instance], &known, now, LEASE_SECS).await;
-                assert_eq!(done.unwrap().left, 0);
+                let instance = self.instances[instance];
+                let unknown = claim::find_unknown(&mut connection, instance, &known).await.unwrap();
+                let done = claim::hand_over_unknown(&mut connection, instance, &unknown, LEASE_SECS).await;
+                assert_eq!(done.unwrap().locked, 0);
             }
             Action::RenewLeases { instance } => self.renew_leases(instance, before, after).await,
             Action::StopAttempt { .. } => {}

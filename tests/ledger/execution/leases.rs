@@ -239,8 +239,8 @@ impl About {
                 assert_eq!(locked, attempts[1..], "the locked one is still ours");
             }
             Self::LostClaim => {
-                let unknown = claim::hand_over_unknown(&mut connection, lease.instance, &[], s.clock.now(), 3600.0).await?;
-                assert_eq!(unknown, Unknown { handed_over: 1, left: 1 });
+                let unknown = claim::hand_over_unknown(&mut connection, lease.instance, attempts, 3600.0).await?;
+                assert_eq!(unknown, Unknown { handed_over: 1, locked: 1 });
             }
         }
         Ok(())

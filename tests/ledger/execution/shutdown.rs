@@ -1,7 +1,7 @@
 //! Shutdown: running attempts may end, and the rest is handed over to another instance. None of it counts as lost.
 
 use clap::Parser as _;
-use executor::claim::{Claimed, Lease, Slots, Unknown};
+use executor::claim::{self, Claimed, Lease, Slots, Unknown};
 use executor::hand_over::Sent;
 use ledger::runs::{RunState, Trigger};
 use reqwest::Method;
@@ -270,7 +270,7 @@ const A_DAY_SECS: f64 = 86_400.0;
 async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
     let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots::all_free(10));
     let mut connection = s.pool.acquire().await.unwrap();
-    let claimed = executor::claim::claim_due_runs(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = claim::claim_due_runs(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
     assert!(!claimed.is_empty(), "nothing is due");
     claimed
 }
@@ -293,9 +293,9 @@ async fn claim_lost(s: &Story) {
     let instance = uuid::Uuid::new_v4();
     let claimed = i64::try_from(claim_all(s, instance).await.len()).unwrap();
     let mut connection = s.pool.acquire().await.unwrap();
-    let now = s.clock.now();
-    let handed_over = executor::claim::hand_over_unknown(&mut connection, instance, &[], now, A_DAY_SECS).await.unwrap();
-    assert_eq!(handed_over, Unknown { handed_over: claimed, left: 0 });
+    let unknown = claim::find_unknown(&mut connection, instance, &[]).await.unwrap();
+    let handed_over = claim::hand_over_unknown(&mut connection, instance, &unknown, A_DAY_SECS).await.unwrap();
+    assert_eq!(handed_over, Unknown { handed_over: claimed, locked: 0 });
 }
 
 /// An environment is scaled to zero over a weekend. Runs that it hands over unsent must expire like runs that were
