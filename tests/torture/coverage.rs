@@ -23,7 +23,7 @@ pub(crate) struct Coverage {
 }
 
 /// The decisions and run states that the histories of the ledger must contain.
-const SAID: [&str; 27] = [
+const SAID: [&str; 28] = [
     "fired",
     "caught_up",
     "backfilled",
@@ -44,6 +44,7 @@ const SAID: [&str; 27] = [
     "handed over",
     "cut off",
     "claim unanswered",
+    "late statements",
     "panic",
     "standstill",
     "suspended",

@@ -2,8 +2,8 @@
 //!
 //! Every executed statement is a point of the turnstile, so that a history can stop, kill or overtake a process at each
 //! of them without any code in the product. The tap can lose an answer: the statement was executed, and its sender
-//! never knows. It can refuse a statement, which is then not executed. And it can remove an ablation's remedy from a
-//! statement.
+//! never knows. It can refuse a statement, which is then not executed, or delay it: Postgres executes it after its sender
+//! has gone on. And it can remove an ablation's remedy from a statement.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use tests::statements::{Statements, Whole, first_message, prepared_statement};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
 use crate::turnstile::Turnstile;
 
@@ -38,12 +39,29 @@ struct State {
     /// The label of the statement whose next answer gets lost.
     loses_answer_to: Option<&'static str>,
     refuses_next: bool,
+    /// The label of the statement that is delayed next.
+    delays: Option<&'static str>,
+    /// The statement that is delayed now.
+    late: Option<Late>,
     /// The statement that passed last.
     last: String,
     /// The statement whose answer got lost.
     lost: Option<String>,
     is_in_transaction: bool,
     is_dead: bool,
+}
+
+/// A statement that Postgres has not received, although its sender has gone.
+struct Late {
+    pass: oneshot::Sender<()>,
+    done: oneshot::Receiver<()>,
+}
+
+/// The same, on its connection.
+struct Kept {
+    bytes: Vec<u8>,
+    passed: oneshot::Receiver<()>,
+    done: oneshot::Sender<()>,
 }
 
 /// The rewrites that were made so far, in any history.
@@ -78,8 +96,14 @@ impl Tap {
         self.state().stepped = Some((turnstile.clone(), actor));
     }
 
-    /// From now on, all statements pass.
+    /// From now on, all statements pass; one that is delayed stays so.
     pub(crate) fn free(&self) {
+        let mut state = self.state();
+        *state = State { late: state.late.take(), ..State::default() };
+    }
+
+    /// From now on, all statements pass, and the delayed one never does.
+    pub(crate) fn forget(&self) {
         *self.state() = State::default();
     }
 
@@ -101,6 +125,27 @@ impl Tap {
     /// Refuses the next statement, and ends its connection.
     pub(crate) fn refuse_next(&self) {
         self.state().refuses_next = true;
+    }
+
+    /// Delays the next statement with this label, and ends its connection, unless one is delayed already.
+    pub(crate) fn delay(&self, statement: &'static str) {
+        let mut state = self.state();
+        state.delays = state.late.is_none().then_some(statement);
+    }
+
+    /// Whether a statement is delayed.
+    pub(crate) fn is_delaying(&self) -> bool {
+        self.state().late.is_some()
+    }
+
+    /// Delivers the delayed statement, and waits for its end; it has none if Postgres has closed the connection.
+    pub(crate) async fn deliver_late(&self) {
+        let late = self.state().late.take();
+        if let Some(Late { pass, done }) = late
+            && pass.send(()).is_ok()
+        {
+            done.await.ok();
+        }
     }
 
     /// Whether the server's last answer showed an open transaction.
@@ -125,36 +170,49 @@ impl Tap {
         let server = TcpStream::connect(server).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+        let ((from_client, to_client), (mut from_server, mut to_server)) = (client.into_split(), server.into_split());
         let awaiting = Awaiting { awaited: Arc::clone(&self.awaited), is_awaited: AtomicBool::new(false) };
         // If one direction ends, both end.
-        tokio::select! {
-            ended = self.up(from_client, to_server, &awaiting) => ended,
-            ended = self.down(from_server, to_client, &awaiting) => ended,
+        let kept = tokio::select! {
+            kept = self.up(from_client, &mut to_server, &awaiting) => kept?,
+            ended = self.down(&mut from_server, to_client, &awaiting) => return ended,
+        };
+        let Some(Kept { bytes, passed, done }) = kept else { return Ok(()) };
+        if passed.await.is_ok() {
+            to_server.write_all(&self.rewritten(bytes)).await?;
+            read_reply(&mut from_server).await?;
+            done.send(()).ok();
         }
+        Ok(())
     }
 
+    /// Passes statements until the client has gone; returns the one that is delayed.
     async fn up(
         &self,
         mut client: OwnedReadHalf,
-        mut server: OwnedWriteHalf,
+        server: &mut OwnedWriteHalf,
         awaiting: &Awaiting,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<Option<Kept>> {
         let (mut chunk, mut messages) = (vec![0; 64 * 1024], Statements::default());
         loop {
             let read = client.read(&mut chunk).await?;
             if read == 0 {
-                return Ok(());
+                return Ok(None);
             }
             let Whole { bytes, executes } = messages.take_messages(&chunk[..read]);
             if let Some(statement) = executes {
                 if statement != CHECK {
                     if std::mem::take(&mut self.state().refuses_next) {
-                        return Ok(());
+                        return Ok(None);
                     }
                     self.wait(statement.clone()).await;
                 }
                 let mut state = self.state();
+                if state.delays.take_if(|label| *label == statement).is_some() {
+                    let ((pass, passed), (done, is_done)) = (oneshot::channel(), oneshot::channel());
+                    state.late = Some(Late { pass, done: is_done });
+                    return Ok(Some(Kept { bytes, passed, done }));
+                }
                 if state.loses_answer_to.is_some_and(|label| label == statement) {
                     (state.loses_answer_to, state.loses_next_answer) = (None, true);
                 }
@@ -169,7 +227,7 @@ impl Tap {
 
     async fn down(
         &self,
-        mut server: OwnedReadHalf,
+        server: &mut OwnedReadHalf,
         mut client: OwnedWriteHalf,
         awaiting: &Awaiting,
     ) -> std::io::Result<()> {
@@ -182,7 +240,7 @@ impl Tap {
                 return Ok(());
             }
             // Ready for the next query, so this one is done.
-            let is_done = read >= 6 && chunk[read - 6..read - 1] == *b"Z\0\0\0\x05";
+            let is_done = is_ready(&chunk[..read]);
             if is_done {
                 awaiting.set(false);
                 self.state().is_in_transaction = chunk[read - 1] != b'I';
@@ -233,6 +291,23 @@ impl Tap {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads until the server is ready for the next query.
+async fn read_reply(server: &mut OwnedReadHalf) -> std::io::Result<()> {
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        match server.read(&mut chunk).await? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read if is_ready(&chunk[..read]) => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+/// Whether an answer ends with "ready for the next query".
+fn is_ready(answer: &[u8]) -> bool {
+    answer.len() >= 6 && answer[answer.len() - 6..answer.len() - 1] == *b"Z\0\0\0\x05"
 }
 
 /// Whether the server of one connection has an unanswered query.

@@ -209,6 +209,7 @@ impl<'a> History<'a> {
             self.finish_all().await?;
         }
         for _ in 0..self.dice.between(400, 900) {
+            self.deliver_some().await?;
             let event = match self.profile {
                 Profile::Decisions => self.dice.weighted(&DECISIONS),
                 Profile::Leases => self.dice.weighted(&LEASES),
@@ -237,6 +238,7 @@ impl<'a> History<'a> {
         self.note("calm".to_owned());
         self.is_calm = true;
         self.stage.receiver.calm();
+        self.deliver_some().await?;
         self.finish_all().await?;
         for _ in 0..ROUNDS {
             self.advance(200).await;

@@ -232,7 +232,7 @@ impl Stage {
 
     /// Takes back an instance that is idle.
     pub(crate) async fn ended(&self, instance: Instance) {
-        instance.tap.free();
+        instance.tap.forget();
         // The rewrites of its statements may depend on the length of its leases.
         if self.ablation.depends_on_lease() {
             self.ground.cut(&instance.process.name).await;

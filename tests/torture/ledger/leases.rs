@@ -10,7 +10,8 @@
 //! | S18 | a process executes no more runs of a team than its share of the slots |
 //!
 //! A run that the decision of its fire has started may wait for its attempt while its process claims. If it does not
-//! wait any more, because a reply was lost, one claim may be on its way; it must be handed over before the next one.
+//! wait any more, because a reply was lost, one claim may be on its way; it must be handed over before the next one. The
+//! same holds for a run of a claim that Postgres executes late.
 //!
 //! The database records violations of S7, S14 and S17 (`instance.rs`).
 
@@ -34,13 +35,16 @@ pub(super) struct Leases {
     unknown: HashMap<Fence, DateTime<Utc>>,
     /// Those of them whose run another transaction had locked, so that no hand-over could take them.
     locked: HashSet<Fence>,
+    /// Those of claims that Postgres has executed late.
+    late: HashSet<Fence>,
     /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
     requested: BTreeMap<usize, Vec<Fence>>,
     /// How often each process has claimed while none of its slots waited for an attempt.
     claims: HashMap<Uuid, u32>,
     /// Attempts whose request has reached the receiver.
     called: HashSet<Fence>,
-    /// Started runs whose attempt has not begun, and how often their process had claimed when they were first seen so.
+    /// Started runs whose attempt has not begun, and runs of late claims, and how often their process had claimed when they
+    /// were first seen so.
     waiting_starts: HashMap<Fence, u32>,
     /// How many of them never got that attempt.
     pub(super) lost_starts: u32,
@@ -139,7 +143,8 @@ impl Leases {
                 self.locked.insert(fence);
             }
             let is_handed_over = process.is_claiming && !self.locked.contains(&fence);
-            let is_left = if run.is_started && !self.called.contains(&fence) {
+            let is_of_late_claim = self.late.contains(&fence);
+            let is_left = if is_of_late_claim || run.is_started && !self.called.contains(&fence) {
                 self.has_outlasted_a_claim(run) && is_handed_over
             } else {
                 self.known.contains(&fence) || is_handed_over
@@ -150,6 +155,7 @@ impl Leases {
             unknown.insert(fence, run.lease_until);
         }
         self.locked.retain(|fence| unknown.contains_key(fence));
+        self.late.retain(|fence| unknown.contains_key(fence));
         self.count_lost_starts(&unknown, processes);
         self.unknown = unknown;
         Ok(())
@@ -182,13 +188,19 @@ impl Leases {
 
     /// `actor` is about to renew its leases, while the requests of these attempts are unanswered.
     pub(super) async fn renews(&mut self, admin: &Admin, actor: usize, instance: Uuid, open: Vec<Fence>) {
-        let theirs = "SELECT id, attempt FROM runs WHERE state = 'running' AND locked_by = $1";
-        let theirs: Vec<(Uuid, i32)> =
-            sqlx::query_as(theirs).bind(instance).fetch_all(&mut *admin.connection().await).await.unwrap();
-        let is_theirs = |fence: &Fence| theirs.contains(&(fence.id, fence.attempt));
+        let theirs = runs_of(admin, instance).await;
+        let is_theirs = |fence: &Fence| theirs.contains(fence);
         let requested = self.requested.remove(&actor).unwrap_or_default();
         let is_replaced = |fence: &Fence| requested.contains(fence) && !is_theirs(fence);
         self.replaced.insert(actor, open.into_iter().filter(is_replaced).collect());
+    }
+
+    /// A delayed statement of an instance is being executed: its claims may begin only now.
+    pub(super) async fn deliver_late(&mut self, admin: &Admin, instance: &Instance) {
+        let before = runs_of(admin, instance.app.instance).await;
+        instance.tap.deliver_late().await;
+        let after = runs_of(admin, instance.app.instance).await;
+        self.late.extend(after.into_iter().filter(|fence| !before.contains(fence)));
     }
 
     /// S13: `actor` has renewed its leases; `has_learned` = it has received the answer.
@@ -226,6 +238,14 @@ impl Leases {
     pub(super) fn forget(&mut self, actor: usize) {
         self.replaced.remove(&actor);
     }
+}
+
+/// The attempts that an instance has claimed.
+async fn runs_of(admin: &Admin, instance: Uuid) -> Vec<Fence> {
+    let theirs = "SELECT id, attempt FROM runs WHERE state = 'running' AND locked_by = $1";
+    let theirs: Vec<(Uuid, i32)> =
+        sqlx::query_as(theirs).bind(instance).fetch_all(&mut *admin.connection().await).await.unwrap();
+    theirs.into_iter().map(|(id, attempt)| Fence { id, attempt }).collect()
 }
 
 fn running(answer: Answer) -> Option<Running> {

@@ -18,6 +18,10 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// The labels of the statements that claim runs and that renew leases.
 const CLAIM: &str = "claim runs";
 const RENEW: &str = "renew leases";
+/// The label of the statement that hands over the claims whose reply was lost.
+const HAND_OVER: &str = "hand over unknown claims";
+/// How often a delayed statement is delivered in an event, if its sender executes runs again, and otherwise.
+const DELIVERY: (f64, f64) = (0.1, 0.01);
 /// Those whose lost answer leaves a started run without an attempt, or a batch of ends unknown.
 const STARTS_AND_ENDS: [&str; 3] = ["COMMIT", "read started runs", "finish runs"];
 
@@ -112,6 +116,10 @@ impl History<'_> {
             if app.offered_slots.count_used() <= executor.under_way().len() {
                 self.leases.count_claim(app.instance);
             }
+        }
+        if next == HAND_OVER && self.happens_late() {
+            self.note(format!("the hand-over of actor {id} is late"));
+            self.actors[place].1.tap.delay(HAND_OVER);
         }
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
@@ -245,6 +253,9 @@ impl History<'_> {
     /// The answer to a statement of an actor gets lost after its execution: often one that starts or ends runs, or a
     /// claim's, otherwise the next statement's.
     pub(super) fn lose_one(&mut self) {
+        if self.happens_late() {
+            return self.delay_claim();
+        }
         if let Some(place) = self.any_that_starts_or_ends() {
             return self.lose_next_of(place);
         }
@@ -270,6 +281,41 @@ impl History<'_> {
         };
         self.coverage.cut += 1;
         self.note(line);
+    }
+
+    /// Whether Postgres executes a statement after its sender has gone on.
+    fn happens_late(&self) -> bool {
+        let chance = self.stage.ablation.delay_chance();
+        // The dice of ablations without delays are left alone, so that these keep their known seeds.
+        !self.is_calm && chance > 0.0 && self.dice.chance(chance)
+    }
+
+    /// Postgres executes the next claim of an executor late.
+    fn delay_claim(&mut self) {
+        let executes = |n: &usize| self.actors[*n].0.role == Role::Executor;
+        let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
+        let Some(&place) = self.dice.pick(&executing) else { return };
+        let (actor, instance) = &self.actors[place];
+        instance.tap.delay(CLAIM);
+        let line = format!("the next claim of actor {} is late", actor.id);
+        self.note(line);
+    }
+
+    /// Sometimes Postgres executes a statement whose sender has gone on.
+    pub(super) async fn deliver_some(&mut self) -> Result<(), String> {
+        let instances = || self.idle.iter().chain(self.actors.iter().map(|(_, instance)| instance));
+        let late: Vec<Instance> = instances().filter(|instance| instance.tap.is_delaying()).cloned().collect();
+        for instance in late {
+            let chance = if instance.executor.under_way().is_empty() { DELIVERY.1 } else { DELIVERY.0 };
+            if !self.is_calm && !self.dice.chance(chance) {
+                continue;
+            }
+            self.note(format!("a late statement of {} is executed", instance.process.name));
+            self.coverage.said([("late statements".to_owned(), 1)]);
+            self.leases.deliver_late(&self.stage.ground.admin, &instance).await;
+            self.check_leases().await?;
+        }
+        Ok(())
     }
 
     fn lose_next_of(&mut self, place: usize) {
