@@ -219,7 +219,7 @@ pub enum Action {
     ClaimDueRuns { instance: usize, run: usize },
     /// The same, and its reply is lost after the commit.
     LoseClaimReply { instance: usize, run: usize },
-    /// `executor::claim::hand_over_unknown`.
+    /// `executor::claim::find_unknown` and `executor::claim::hand_over_unknown`.
     HandOverUnknown { instance: usize },
     /// `executor::claim::renew_leases`.
     RenewLeases { instance: usize },

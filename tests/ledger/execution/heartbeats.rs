@@ -9,12 +9,14 @@ use egress::Client;
 use egress::allowed::Allowed;
 use executor::claim::{Lease, Slots, claim_due_runs};
 use executor::{Executor, Step};
+use schedule::WorkflowId;
 use serde_json::json;
 use tests::{LossyWay, PATIENCE, Story, Way};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, LocalSet};
+use uuid::Uuid;
 
 use crate::catch_up::watchdog_races::WAITING;
 use crate::receiver::{Receiver, accept, run, until_state};
@@ -88,6 +90,33 @@ impl Claimer {
     async fn claim(&mut self) {
         self.step.send(Step::Claim).unwrap();
         tokio::time::timeout(PATIENCE, self.done.recv()).await.expect("no end of a step").unwrap();
+    }
+}
+
+/// An executor whose first run waits for its answer, and which has lost the reply to the claim of a second one.
+struct LostClaim {
+    s: Story,
+    way: LossyWay,
+    receiver: Receiver,
+    wf: WorkflowId,
+    claimer: Claimer,
+    unknown: Uuid,
+}
+
+impl LostClaim {
+    async fn new() -> LostClaim {
+        let s = story_without_executor("2026-03-02T12:00:00Z").await;
+        let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
+        let wf = s.create_with(json!({"action": receiver.action(), "overlap_policy": "concurrent"})).await;
+        accept(&s, wf).await;
+        let mut claimer = Claimer::of(executor(&s, way.dsn(&s.dsn()), 3600).await).await;
+        receiver.until(1).await;
+
+        way.lose_rows_of("claim runs");
+        let unknown = accept(&s, wf).await;
+        claimer.claim().await;
+        tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
+        LostClaim { s, way, receiver, wf, claimer, unknown }
     }
 }
 
@@ -210,17 +239,7 @@ async fn a_locked_unknown_claim_delays_nothing() {
 }
 
 async fn lock_an_unknown_claim() {
-    let s = story_without_executor("2026-03-02T12:00:00Z").await;
-    let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
-    let wf = s.create_with(json!({"action": receiver.action(), "overlap_policy": "concurrent"})).await;
-    accept(&s, wf).await;
-    let mut claimer = Claimer::of(executor(&s, way.dsn(&s.dsn()), 3600).await).await;
-    receiver.until(1).await;
-
-    way.lose_rows_of("claim runs");
-    let unknown = accept(&s, wf).await;
-    claimer.claim().await;
-    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
+    let LostClaim { s, receiver, wf, mut claimer, unknown, .. } = LostClaim::new().await;
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(unknown).execute(&mut *tx).await.unwrap();
     let other = accept(&s, wf).await;
@@ -278,17 +297,7 @@ async fn a_late_hand_over_leaves_later_claims() {
 }
 
 async fn hand_over_late() {
-    let s = story_without_executor("2026-03-02T12:00:00Z").await;
-    let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
-    let wf = s.create_with(json!({"action": receiver.action(), "overlap_policy": "concurrent"})).await;
-    accept(&s, wf).await;
-    let mut claimer = Claimer::of(executor(&s, way.dsn(&s.dsn()), 3600).await).await;
-    receiver.until(1).await;
-
-    way.lose_rows_of("claim runs");
-    let unknown = accept(&s, wf).await;
-    claimer.claim().await;
-    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
+    let LostClaim { s, way, receiver, mut claimer, unknown, .. } = LostClaim::new().await;
     way.delay("hand over unknown claims");
     claimer.claim().await;
     assert_eq!(run(&s, unknown).await["attempt"], 1, "Postgres has received the statement");

@@ -69,8 +69,8 @@ async fn marked_databases_end_a_running_drain() {
     for _ in 0..6 {
         workflows.push(world.create("0 9 * * *", "UTC").await);
     }
-    // All, because the first claim need not lead to the first call; and if this machine stands still for longer than a
-    // call may take, the next call waits, too.
+    // All, because the first claim need not lead to the first call. If this machine pauses for longer than a call may
+    // take, the next call waits, too.
     world.front.delay_all();
     // One call is in flight and one more workflow is claimed; the others are due.
     let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
