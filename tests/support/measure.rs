@@ -7,7 +7,7 @@ mod postgres;
 mod processes;
 mod statements;
 
-pub use growth::{Growth, largest_growth};
+pub use growth::{Growth, growth_of_an_item, largest_growth};
 pub use postgres::{PostgresMeter, PostgresUsage, RowUpdates};
 pub use processes::{ProcessTimes, ended_children_cpu_secs, high_water_mb, tree_cpu_secs};
 pub use statements::{StatementFigures, StatementStatistics};

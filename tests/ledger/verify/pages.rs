@@ -1,6 +1,7 @@
 //! The proof's pages: none is too long or too late, and a workflow that cannot be evaluated delays none.
 
 use serde_json::{Value, json};
+use tests::measure::StatementStatistics;
 use tests::{Api, CountingWay, Story};
 
 use crate::verify::due_times::{SPAN, cronbox, differences, fired, settle, verify};
@@ -69,6 +70,43 @@ async fn proofs_read_bounded_pages() {
         assert!(rows.values().all(|rows| rows.most <= 20_000 + A_DAY), "{from}: {rows:?}");
         assert_eq!(rows["the decisions of a slice"].all, due, "each is read once");
         assert_eq!(rows["a page of workflows"].most, 500, "of 621");
+    }
+    s.end().await;
+}
+
+/// 400 workflows with one time a day for 100 days; every tenth id belongs to none.
+async fn daily(s: &Story) {
+    s.execute(
+        "INSERT INTO workflows (id, team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
+         OVERRIDING SYSTEM VALUE
+         SELECT 1000 + n + n / 9, 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '0 9 * * *', 1, now(), now(), '2026-03-02T10:30:00Z'
+           FROM generate_series(1, 400) n;
+         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1, '2025-11-13T00:00:00Z', '0 9 * * *', 'active' FROM workflows WHERE name ~ '^w[0-9]';
+         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), id, due, 'missed', 600, due, due, due
+           FROM generate_series('2025-11-13T09:00:00Z'::timestamptz, '2026-02-20T09:00:00Z', INTERVAL '1 day') AS due,
+                workflows
+          WHERE name ~ '^w[0-9]';
+         ANALYZE occurrences",
+    )
+    .await;
+}
+
+/// The decisions and runs of workflows without a gap between their ids are found by one search of an index, not by one for each
+/// workflow and each day since.
+#[tokio::test]
+async fn a_page_searches_indexes_once_for_neighbours() {
+    let (mut s, _) = fired().await;
+    daily(&s).await;
+    let mut statistics = StatementStatistics::enable_on(&s.owner_dsn()).await;
+    let admin = Api::new(&s.another_url().await, &s.keys.admin);
+    let span = "from=2026-02-20T00:00:00Z&to=2026-02-21T00:00:00Z";
+    assert_eq!(count_proven(&admin, span).await, 400);
+    let figures = statistics.read_figures().await;
+    for label in ["the decisions of a slice", "the runs of a slice's times"] {
+        let read = figures.iter().find(|one| one.label.starts_with(label)).unwrap();
+        assert!(read.buffers < 2 * 400, "two for each workflow: {read:?}");
     }
     s.end().await;
 }

@@ -32,6 +32,12 @@ impl StatementFigures {
     pub fn buffers_per_call(&self) -> f64 {
         self.buffers as f64 / self.calls.max(1) as f64
     }
+
+    /// Rows per execution.
+    #[expect(clippy::cast_precision_loss, reason = "a number of rows")]
+    pub fn rows_per_call(&self) -> f64 {
+        self.rows as f64 / self.calls.max(1) as f64
+    }
 }
 
 impl StatementStatistics {

@@ -8,7 +8,7 @@ use schedule::delivery::SETTLED_AFTER;
 
 use super::evaluate::{Due, Evaluated, Page};
 use super::latest_end::find_latest_end;
-use super::read::{read_decisions, read_runs, read_workflows, use_one_snapshot};
+use super::read::{Ids, read_decisions, read_runs, read_workflows};
 use super::{Cursor, Findings, Position, Span, Unfit};
 use crate::freezes::read_freezes;
 use crate::prune_marks;
@@ -90,10 +90,9 @@ pub async fn compare_span(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Re
 
 /// Compares a page of workflows from a position on; returns where the slice continues, `None` if it is complete.
 async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
-    let mut tx = db::begin_transaction(pool).await?;
     // In one snapshot the page has all rows of a workflow that is deleted meanwhile, or none, and a prune together
     // with its mark.
-    use_one_snapshot(&mut tx).await?;
+    let mut tx = db::begin_indexed_read(pool).await?;
     let (runs_pruned_before, pruned_before) = prune_marks::read_marks(&mut tx).await?;
     let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {
         Some(pruned) if pruned > slice.from => {
@@ -106,7 +105,7 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
     let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
     let versions = versions::read_during(&mut tx, &ids, slice.from, slice.to).await?;
     let due = off_the_async_threads(move || Due::of_workflows(workflows, versions, slice, at)).await?;
-    let ids = due.workflow_ids();
+    let ids = Ids::of_ascending(due.workflow_ids());
     let page = Page {
         due,
         decisions: read_decisions(&mut tx, &ids, slice).await?,

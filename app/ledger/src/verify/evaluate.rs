@@ -85,8 +85,9 @@ impl Due {
         due
     }
 
-    pub(super) fn workflow_ids(&self) -> Vec<i64> {
-        self.workflows.iter().map(|workflow| workflow.id).collect()
+    /// They ascend.
+    pub(super) fn workflow_ids(&self) -> impl Iterator<Item = i64> {
+        self.workflows.iter().map(|workflow| workflow.id)
     }
 }
 

@@ -42,10 +42,6 @@ pub(super) struct Run {
     pub(super) never_started: bool,
 }
 
-pub(super) async fn use_one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(tx).await.map(drop)
-}
-
 pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<Workflow>> {
     sqlx::query_as!(
         Workflow,
@@ -70,17 +66,45 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
     .await
 }
 
-pub(super) async fn read_decisions(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Decided>> {
+/// The workflows of a page as spans of ids without a gap, so that each span of an index is read once, not searched for each workflow.
+pub(super) struct Ids {
+    firsts: Vec<i64>,
+    lasts: Vec<i64>,
+}
+
+impl Ids {
+    /// The spans of these ids, which ascend.
+    pub(super) fn of_ascending(ids: impl IntoIterator<Item = i64>) -> Self {
+        let mut spans = Self { firsts: Vec::new(), lasts: Vec::new() };
+        for id in ids {
+            match spans.lasts.last_mut() {
+                Some(last) if *last + 1 == id => *last = id,
+                _ => {
+                    spans.firsts.push(id);
+                    spans.lasts.push(id);
+                }
+            }
+        }
+        spans
+    }
+}
+
+pub(super) async fn read_decisions(tx: &mut PgConnection, ids: &Ids, slice: Span) -> sqlx::Result<Vec<Decided>> {
     sqlx::query_as!(
         Decided,
         r#"
-        -- the decisions of a slice, of a page of workflows
-        SELECT workflow_id, scheduled_time, decision AS "decision: Decision", run_id, decided_on,
-               created_on < scheduled_time AS "is_early!"
-          FROM occurrences
-         WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3
+        -- the decisions of a slice, of a page of workflows. OFFSET 0, because Postgres would read all decisions of the
+        -- slice once, instead of those of each span
+        SELECT o.workflow_id, o.scheduled_time, o.decision AS "decision: Decision", o.run_id, o.decided_on,
+               o.created_on < o.scheduled_time AS "is_early!"
+          FROM unnest($1::bigint[], $2::bigint[]) AS ids (first_id, last_id)
+         CROSS JOIN LATERAL (SELECT * FROM occurrences
+                              WHERE workflow_id BETWEEN ids.first_id AND ids.last_id
+                                AND scheduled_time >= $3 AND scheduled_time < $4
+                             OFFSET 0) AS o
         "#,
-        ids,
+        &ids.firsts,
+        &ids.lasts,
         slice.from,
         slice.to,
     )
@@ -88,24 +112,40 @@ pub(super) async fn read_decisions(tx: &mut PgConnection, ids: &[i64], slice: Sp
     .await
 }
 
-pub(super) async fn read_runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Run>> {
+pub(super) async fn read_runs(tx: &mut PgConnection, ids: &Ids, slice: Span) -> sqlx::Result<Vec<Run>> {
     sqlx::query_as!(
         Run,
         r#"
         -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times. No
         -- run is made before its time by more than the clock skew, so Postgres plans no partition of earlier days
-        SELECT workflow_id, scheduled_time AS "scheduled_time!", id, trigger AS "trigger: Trigger",
-               state AS "state: RunState", run_never_started(attempt, handed_over, cut_off) AS "never_started!"
-          FROM runs
-         WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3 AND trigger <> 'retry'
-           AND id >= $4
-         ORDER BY id
+        SELECT r.workflow_id AS "workflow_id!", r.scheduled_time AS "scheduled_time!", r.id AS "id!",
+               r.trigger AS "trigger!: Trigger", r.state AS "state!: RunState",
+               run_never_started(r.attempt, r.handed_over, r.cut_off) AS "never_started!"
+          FROM unnest($1::bigint[], $2::bigint[]) AS ids (first_id, last_id)
+         CROSS JOIN LATERAL (SELECT * FROM runs
+                              WHERE workflow_id BETWEEN ids.first_id AND ids.last_id
+                                AND scheduled_time >= $3 AND scheduled_time < $4 AND trigger <> 'retry' AND id >= $5
+                             OFFSET 0) AS r
+         ORDER BY r.id
         "#,
-        ids,
+        &ids.firsts,
+        &ids.lasts,
         slice.from,
         slice.to,
         first_run_id_of(slice.from),
     )
     .fetch_all(tx)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_ids_are_one_span() {
+        let Ids { firsts, lasts } = Ids::of_ascending([3, 4, 5, 9, 11, 12]);
+        assert_eq!((firsts, lasts), (vec![3, 9, 11], vec![5, 9, 12]));
+        assert!(Ids::of_ascending([]).firsts.is_empty());
+    }
 }

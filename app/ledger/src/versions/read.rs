@@ -110,7 +110,8 @@ pub async fn read_of_all(
     Ok(by_workflow(rows))
 }
 
-/// Returns the versions in force at any time from `from` until before `to`, the earliest first, for many workflows.
+/// Returns the versions in force at any time from `from` until before `to`, the earliest first, for many workflows. The last one
+/// has no end: it is in force up to `to`.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -124,7 +125,7 @@ pub async fn read_during(
         Row,
         r#"
         -- the versions in force during a span, of many workflows: of each, only from the version in force at its begin
-        -- up to the first one after its end, however many there are
+        -- on, however many there are
         SELECT requested.id AS "workflow_id!", v.revision AS "revision!", v.valid_from AS "valid_from!", v.cron, v.timezone,
                v.state AS "state!: State", v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
           FROM unnest($1::bigint[]) AS requested (id)
@@ -134,11 +135,10 @@ pub async fn read_during(
                 WHERE workflow_id = requested.id
                   AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
                                                WHERE workflow_id = requested.id AND valid_from <= $2), '-infinity')
-                  AND valid_from <= COALESCE((SELECT min(valid_from) FROM schedule_versions
-                                               WHERE workflow_id = requested.id AND valid_from >= $3), 'infinity')
+                  AND valid_from < $3
                WINDOW later AS (ORDER BY valid_from)
          ) AS v
-         WHERE v.valid_from < $3 AND (v.ended_on IS NULL OR v.ended_on > $2)
+         WHERE v.ended_on IS NULL OR v.ended_on > $2
          ORDER BY requested.id, v.valid_from
         "#,
         workflows,
