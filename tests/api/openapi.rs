@@ -9,8 +9,8 @@ use tests::Story;
 
 #[test]
 fn committed_openapi_agrees_with_the_code() {
-    agrees("openapi.json", &api::describe());
-    agrees("openapi-3.0.json", &api::describe_as_3_0());
+    agrees("openapi.json", api::describe());
+    agrees("openapi-3.0.json", api::describe_as_3_0());
 }
 
 #[expect(clippy::disallowed_methods, reason = "`make openapi` asks for the file to be written")]
@@ -58,10 +58,10 @@ async fn openapi_is_served_without_a_key() {
     let s = Story::today().await;
     let client = tests::Api::without_key(s.url());
     let served = client.get("/openapi.json").await.expect(200).json;
-    assert_eq!(served, api::describe());
+    assert_eq!(served, *api::describe());
     assert!(served["openapi"].as_str().unwrap().starts_with("3.1"));
     assert!(client.get("/").await.expect(200).text.contains("Sign in"), "who opens the address finds the console");
-    assert_eq!(client.get("/openapi-3.0.json").await.expect(200).json, api::describe_as_3_0());
+    assert_eq!(client.get("/openapi-3.0.json").await.expect(200).json, *api::describe_as_3_0());
     let page = client.get("/docs/").await.expect(200);
     assert!(page.text.contains("swagger-ui"));
     assert!(!page.text.contains("https://"), "the page must need nothing from elsewhere");
