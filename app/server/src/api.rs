@@ -55,7 +55,7 @@ fn with_layers(routes: Router<App>, app: App) -> Router {
         .with_state(app)
 }
 
-/// Computed once for all routers of a process, in about 15 ms of a debug build.
+/// Computed once for all routers of a process.
 static DESCRIPTION: LazyLock<Value> =
     LazyLock::new(|| openapi::complete::complete(serde_json::to_value(routes::Api::openapi()).unwrap_or_default()));
 static DESCRIPTION_AS_3_0: LazyLock<Value> = LazyLock::new(|| openapi::older::render_as_3_0(DESCRIPTION.clone()));

@@ -12,8 +12,9 @@ use ledger::runs::RunState;
 use local::stack::{Database, Ground, KeysFrom, StackOptions};
 use serde_json::json;
 use tests::Story;
-use tests::measure::{PostgresMeter, PostgresUsage, StatementFigures, StatementStatistics};
-use tests::measure::{growth_of_an_item, largest_growth};
+use tests::measure::{
+    PostgresMeter, PostgresUsage, StatementFigures, StatementStatistics, growth_of_an_item, largest_growth,
+};
 use tokio::process::Command;
 use uuid::Uuid;
 

@@ -66,7 +66,7 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
     .await
 }
 
-/// The workflows of a page as spans of ids without a gap, so that each span of an index is read once, not searched for each workflow.
+/// The workflows of a page as spans of ids without a gap: an index is searched once for each span, not for each workflow.
 pub(super) struct Ids {
     firsts: Vec<i64>,
     lasts: Vec<i64>,
@@ -112,6 +112,7 @@ pub(super) async fn read_decisions(tx: &mut PgConnection, ids: &Ids, slice: Span
     .await
 }
 
+/// `OFFSET 0` as in [`read_decisions`].
 pub(super) async fn read_runs(tx: &mut PgConnection, ids: &Ids, slice: Span) -> sqlx::Result<Vec<Run>> {
     sqlx::query_as!(
         Run,

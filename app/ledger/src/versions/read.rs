@@ -111,7 +111,7 @@ pub async fn read_of_all(
 }
 
 /// Returns the versions in force at any time from `from` until before `to`, the earliest first, for many workflows. The last one
-/// has no end: it is in force up to `to`.
+/// has no end, whatever comes after `to`.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
