@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use executor::Shutdown;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::App;
@@ -67,8 +68,11 @@ pub(crate) async fn list_instances(db: &mut PgConnection) -> sqlx::Result<Vec<In
     .await
 }
 
-/// Says every 10 s that this instance is there, until it is dropped. A sign that cannot be given is given later.
-pub(crate) async fn keep_seen(app: App, shutdown: Shutdown) {
+/// Says every 10 s that this instance is there, until the sender of `end` is dropped; then it removes its row. A sign that
+/// cannot be given is given later.
+///
+/// One task does both, so no sign is executed after the removal and brings the row back.
+pub(crate) async fn keep_seen(app: App, shutdown: Shutdown, mut end: watch::Receiver<()>) {
     loop {
         if let Err(error) = sign(&app.pools.work, &app, shutdown.is_draining()).await {
             tracing::debug!(%error, "sign of this instance not stored");
@@ -76,15 +80,15 @@ pub(crate) async fn keep_seen(app: App, shutdown: Shutdown) {
         tokio::select! {
             () = tokio::time::sleep(SEEN_EVERY) => {}
             () = shutdown.wait_for_drain(), if !shutdown.is_draining() => {}
+            _ = end.changed() => break,
         }
+    }
+    if let Err(error) = forget(&app.pools.work, app.instance).await {
+        tracing::debug!(%error, "row of this instance not removed at shutdown; it is forgotten after a day");
     }
 }
 
-/// Removes the row of an instance that has stopped.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn forget(pool: &PgPool, id: Uuid) -> sqlx::Result<()> {
+async fn forget(pool: &PgPool, id: Uuid) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- forget an instance that has stopped

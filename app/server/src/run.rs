@@ -69,11 +69,11 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
     let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pools.work.clone()));
     let (end_storing, storing_ended) = watch::channel(());
     let sweeping = tokio::spawn(sweep(app.clone(), storing_ended.clone()));
-    let counting = tokio::spawn(keep_storing_failed_logins(app.clone(), storing_ended));
+    let counting = tokio::spawn(keep_storing_failed_logins(app.clone(), storing_ended.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
     let measuring = tokio::spawn(keep_writing_metrics(app.clone()));
-    let signing = tokio::spawn(instances::keep_seen(app.clone(), shutdown.clone()));
+    let signing = tokio::spawn(instances::keep_seen(app.clone(), shutdown.clone(), storing_ended));
     let (end_admin, admin_ended) = oneshot::channel();
     let serving_admin = tokio::spawn(serve_admin(listeners.admin, app.clone(), admin_ended));
     let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
@@ -90,12 +90,11 @@ pub async fn serve_app(listeners: Listeners, app: App, shutdown: Shutdown) -> an
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
     notifying.abort();
-    signing.abort();
     drop(end_storing);
     if tokio::time::timeout(REQUESTS_END, store_rest(&app, [sweeping, counting])).await.is_err() {
         tracing::warn!("uses of keys or failed logins of the last minute not stored at shutdown");
     }
-    if tokio::time::timeout(REQUESTS_END, instances::forget(&app.pools.work, app.instance)).await.is_err() {
+    if tokio::time::timeout(REQUESTS_END, signing).await.is_err() {
         tracing::debug!("row of this instance not removed at shutdown; it is forgotten after a day");
     }
     forgetting.abort();

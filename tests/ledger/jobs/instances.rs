@@ -31,3 +31,26 @@ async fn instances_are_listed_until_they_stop() {
     assert_eq!(s.editor().get("/api/v1/instances").await.status, 403, "it is for operators");
     s.end().await;
 }
+
+/// The statement that says that the instance stops is slow. The row is removed after it, so that it does not come back.
+#[tokio::test]
+async fn a_slow_sign_of_a_stopping_instance_leaves_no_row() {
+    let s = idle().await;
+    s.execute(
+        "CREATE FUNCTION slow_sign() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN PERFORM pg_sleep(0.3); RETURN NEW; END $$",
+    )
+    .await;
+    s.execute(
+        "CREATE TRIGGER slow BEFORE INSERT ON instances FOR EACH ROW WHEN (NEW.stops) EXECUTE FUNCTION slow_sign()",
+    )
+    .await;
+    let stopped = App::with(&s.dsn(), &[("CRONBOX_EXECUTOR_SLOTS", "7")]).await;
+    s.until("SELECT count(*) FROM instances", 2).await;
+    stopped.stop().await;
+    let signs = "SELECT count(*) FROM pg_stat_activity
+                  WHERE state = 'active' AND query LIKE '%INTO instances%' AND pid <> pg_backend_pid()";
+    s.until(signs, 0).await;
+    assert_eq!(others(&s).await, Vec::<Value>::new());
+    s.end().await;
+}
