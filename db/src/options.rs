@@ -70,6 +70,7 @@ pub(crate) const SESSION_SETTINGS: &str = "
     SET lock_timeout = '5s';
     SET statement_timeout = '15s';
     SET default_transaction_isolation = 'read committed';
+    SET jit = off;
     SET client_connection_check_interval = '5s'";
 
 /// Begins a transaction whose session may be another one than that of the last transaction, and proves that it can
@@ -80,6 +81,7 @@ pub(crate) const BEGIN_ANYWHERE: &str = "
     SET LOCAL idle_in_transaction_session_timeout = '10s';
     SET LOCAL lock_timeout = '5s';
     SET LOCAL statement_timeout = '15s';
+    SET LOCAL jit = off;
     SET LOCAL client_connection_check_interval = '5s';
     SHOW transaction_read_only";
 
@@ -140,6 +142,8 @@ fn with_session(login: PgConnectOptions) -> PgConnectOptions {
     login.options([
         // Claims, fences and decisions lock a row and then read what the previous owner of the lock committed.
         ("default_transaction_isolation", "read committed"),
+        // Every statement reads few rows. Postgres expects more of a batch, and would compile its plan for 100 ms.
+        ("jit", "off"),
         // On the server: releases the locks of a client that has disappeared.
         ("client_connection_check_interval", "5s"),
         ("tcp_keepalives_idle", "15"),

@@ -28,15 +28,15 @@ pub async fn begin_transaction(pool: &PgPool) -> sqlx::Result<Transaction> {
 pub const READ_LIMIT_SECS: u32 = 2;
 
 /// A page of a list is read in the order of an index, and ends early. Postgres cannot know that, and would read and sort
-/// all rows of a small table. Without a sort a plan looks expensive, and is not worth a compilation.
+/// all rows of a small table.
 ///
 /// It follows the statement that begins the transaction, in the same message: no query has taken a snapshot by then.
 const ONLY_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-                         SET LOCAL statement_timeout = '2s'; SET LOCAL enable_sort = off; SET LOCAL jit = off";
+                         SET LOCAL statement_timeout = '2s'; SET LOCAL enable_sort = off";
 
 /// Postgres does not know how few rows of a day a span of workflows has, and would read all of the day.
 const ONLY_READ_INDEXED: &str =
-    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off; SET LOCAL jit = off";
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off";
 
 /// Begins a transaction that only reads, all its statements in one snapshot, each for at most [`READ_LIMIT_SECS`].
 ///

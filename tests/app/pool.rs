@@ -114,6 +114,16 @@ async fn limits_of(connection: &mut db::PgConnection) -> String {
     sqlx::query_scalar(limits).fetch_one(connection).await.unwrap()
 }
 
+/// A plan that looks expensive is not compiled: that takes longer than the statement.
+#[tokio::test]
+async fn statements_are_not_compiled() {
+    let s = Story::today().await;
+    let pool = pool(&s, 1).await;
+    assert_eq!(sqlx::query_scalar::<_, String>("SHOW jit").fetch_one(&pool).await.unwrap(), "off");
+    pool.close().await;
+    s.end().await;
+}
+
 /// A wait that is cancelled is over.
 #[tokio::test]
 async fn pools_count_who_waits() {

@@ -79,22 +79,22 @@ async fn everything_works_through_transaction_poolers() {
 
 /// Many connections share few sessions, which keep neither names of statements nor settings.
 #[tokio::test]
-async fn statements_bring_their_timeouts_along() {
+async fn statements_bring_their_settings_along() {
     let s = Story::today().await;
-    let timeouts = "SELECT current_setting('statement_timeout') || ' ' || current_setting('lock_timeout') || ' '
-                        || current_setting('idle_in_transaction_session_timeout') || ' ' || $1";
+    let settings = "SELECT current_setting('statement_timeout') || ' ' || current_setting('lock_timeout') || ' '
+                        || current_setting('idle_in_transaction_session_timeout') || ' ' || current_setting('jit') || ' ' || $1";
     for (mode, name) in [(Pooler::Session, "session"), (Pooler::Transaction, "transaction")] {
         let pooler = PgBouncer::start(&s.owner_dsn(), name).await;
         let pool = pool(&s.owner_dsn(), &pooler, mode, 8).await;
         for _ in 0..5 {
-            let shown = (0..8).map(|_| sqlx::query_scalar::<_, String>(timeouts).bind("x").fetch_one(&pool));
+            let shown = (0..8).map(|_| sqlx::query_scalar::<_, String>(settings).bind("x").fetch_one(&pool));
             for shown in join_all(shown).await {
-                assert_eq!(shown.unwrap(), "15s 5s 10s x", "{name}");
+                assert_eq!(shown.unwrap(), "15s 5s 10s off x", "{name}");
             }
         }
         let mut tx = db::begin_transaction(&pool).await.unwrap();
-        let shown = sqlx::query_scalar::<_, String>(timeouts).bind("x").fetch_one(&mut *tx).await.unwrap();
-        assert_eq!(shown, "15s 5s 10s x", "{name}");
+        let shown = sqlx::query_scalar::<_, String>(settings).bind("x").fetch_one(&mut *tx).await.unwrap();
+        assert_eq!(shown, "15s 5s 10s off x", "{name}");
         tx.commit().await.unwrap();
         pool.close().await;
     }
