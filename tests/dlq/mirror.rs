@@ -178,7 +178,7 @@ async fn two_publishers_run_each_fire_once() {
     for workflow in workflows {
         request(&s.admin(), id_of(&s, workflow).await, "redrive").await.expect(202);
     }
-    let second = s.another_publisher().await.unwrap();
+    let second = s.another_publisher().unwrap();
 
     tokio::join!(s.publisher.mirror_dead_letters(), second.mirror_dead_letters());
     s.publisher.mirror_dead_letters().await;

@@ -73,7 +73,7 @@ async fn drift(views: &mut Views) {
     let gone = views.s.scheduler.delete_schedule().group_name(local::stack::GROUP).name("wf-1-dev");
     gone.send().await.unwrap();
     views.s.create_orphan(schedule::WorkflowId(4711)).await;
-    let publisher = views.s.another_publisher().await.unwrap();
+    let publisher = views.s.another_publisher().unwrap();
     publisher.sweep_schedules(Instant::now() + Duration::from_secs(60)).await.unwrap();
     views.show_admin(&["drift", "show"]).await;
     views.s.publish().await;

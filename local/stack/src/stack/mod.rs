@@ -153,7 +153,7 @@ impl Stack {
             config.secrets.secrets_key_file = Some(keys::create_secrets_key(path)?);
         }
         let secrets = config.secrets.read_keys()?;
-        let pool = db::connect_pool(&app::config::database_options(&ground.database.dsn(), OWNER_CONNECTIONS)).await?;
+        let pool = db::create_pool(&app::config::database_options(&ground.database.dsn(), OWNER_CONNECTIONS))?;
         if let Some(now) = options.now {
             database::take_clock(&pool, now).await?;
         }
@@ -178,7 +178,7 @@ impl Stack {
         }
         (options.publisher)(&mut publisher_config);
         let letters = publisher_config.letters.clone();
-        let publisher_pool = parts::publisher_pool(&ground.database.dsn_as(Login::Publisher)).await?;
+        let publisher_pool = parts::publisher_pool(&ground.database.dsn_as(Login::Publisher))?;
         let publisher = Publisher::new(publisher_config, publisher_pool.clone(), scheduler.clone(), clock.clone());
         let publishing = (options.publishing == Publishing::Listening).then(|| {
             let (publisher, stopped) = (publisher.clone(), stop.publisher.clone().cancelled_owned());
@@ -320,9 +320,9 @@ impl Stack {
     /// Creates another publisher on the same database and schedules.
     ///
     /// # Errors
-    /// Fails if the database does not answer.
-    pub async fn another_publisher(&self) -> Result<Publisher> {
-        let pool = parts::publisher_pool(&self.publisher_dsn()).await?;
+    /// Fails if the DSN cannot be read.
+    pub fn another_publisher(&self) -> Result<Publisher> {
+        let pool = parts::publisher_pool(&self.publisher_dsn())?;
         let config = publisher::Config { letters: self.letters.clone(), ..parts::publisher_config()? };
         Ok(Publisher::new(config, pool, self.scheduler.clone(), self.clock.clone()))
     }

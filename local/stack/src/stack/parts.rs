@@ -175,8 +175,8 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
 }
 
 /// The connections of a daemon.
-pub(super) async fn publisher_pool(dsn: &str) -> Result<PgPool> {
-    db::connect_pool(&app::config::database_options(dsn, 5)).await
+pub(super) fn publisher_pool(dsn: &str) -> Result<PgPool> {
+    db::create_pool(&app::config::database_options(dsn, 5))
 }
 
 pub(super) fn publisher_config() -> Result<publisher::Config> {
