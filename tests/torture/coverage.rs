@@ -23,7 +23,7 @@ pub(crate) struct Coverage {
 }
 
 /// The decisions and run states that the histories of the ledger must contain.
-const SAID: [&str; 28] = [
+const SAID: [&str; 29] = [
     "fired",
     "caught_up",
     "backfilled",
@@ -45,6 +45,7 @@ const SAID: [&str; 28] = [
     "cut off",
     "claim unanswered",
     "late statements",
+    "started by a late commit",
     "panic",
     "standstill",
     "suspended",

@@ -39,8 +39,8 @@ struct State {
     /// The label of the statement whose next answer gets lost.
     loses_answer_to: Option<&'static str>,
     refuses_next: bool,
-    /// The label of the statement that is delayed next.
-    delays: Option<&'static str>,
+    /// The statement that is delayed next.
+    delays: Option<Delayed>,
     /// The statement that is delayed now.
     late: Option<Late>,
     /// The statement that passed last.
@@ -51,8 +51,18 @@ struct State {
     is_dead: bool,
 }
 
+/// A statement to delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delayed {
+    /// The statement with this label
+    Statement(&'static str),
+    /// The commit that follows the statement with this label
+    CommitOf(&'static str),
+}
+
 /// A statement that Postgres has not received, although its sender has gone.
 struct Late {
+    what: Delayed,
     pass: oneshot::Sender<()>,
     done: oneshot::Receiver<()>,
 }
@@ -127,21 +137,26 @@ impl Tap {
         self.state().refuses_next = true;
     }
 
-    /// Delays the next statement with this label, and ends its connection, unless one is delayed already.
-    pub(crate) fn delay(&self, statement: &'static str) {
+    /// Delays the next such statement, and ends its connection, unless one is delayed already.
+    pub(crate) fn delay(&self, what: Delayed) {
         let mut state = self.state();
-        state.delays = state.late.is_none().then_some(statement);
+        state.delays = state.late.is_none().then_some(what);
     }
 
-    /// Whether a statement is delayed.
-    pub(crate) fn is_delaying(&self) -> bool {
-        self.state().late.is_some()
+    /// Delays no further statement.
+    pub(crate) fn delay_nothing(&self) {
+        self.state().delays = None;
+    }
+
+    /// The statement that is delayed now.
+    pub(crate) fn delayed(&self) -> Option<Delayed> {
+        self.state().late.as_ref().map(|late| late.what)
     }
 
     /// Delivers the delayed statement, and waits for its end; it has none if Postgres has closed the connection.
     pub(crate) async fn deliver_late(&self) {
         let late = self.state().late.take();
-        if let Some(Late { pass, done }) = late
+        if let Some(Late { pass, done, .. }) = late
             && pass.send(()).is_ok()
         {
             done.await.ok();
@@ -194,6 +209,7 @@ impl Tap {
         awaiting: &Awaiting,
     ) -> std::io::Result<Option<Kept>> {
         let (mut chunk, mut messages) = (vec![0; 64 * 1024], Statements::default());
+        let mut before = String::new();
         loop {
             let read = client.read(&mut chunk).await?;
             if read == 0 {
@@ -208,14 +224,15 @@ impl Tap {
                     self.wait(statement.clone()).await;
                 }
                 let mut state = self.state();
-                if state.delays.take_if(|label| *label == statement).is_some() {
+                if let Some(what) = state.delays.take_if(|what| what.is(&statement, &before)) {
                     let ((pass, passed), (done, is_done)) = (oneshot::channel(), oneshot::channel());
-                    state.late = Some(Late { pass, done: is_done });
+                    state.late = Some(Late { what, pass, done: is_done });
                     return Ok(Some(Kept { bytes, passed, done }));
                 }
                 if state.loses_answer_to.is_some_and(|label| label == statement) {
                     (state.loses_answer_to, state.loses_next_answer) = (None, true);
                 }
+                before.clone_from(&statement);
                 state.last = statement;
             }
             if !bytes.is_empty() {
@@ -290,6 +307,16 @@ impl Tap {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Delayed {
+    /// Whether it is `statement`, which follows the statement `before` on its connection.
+    fn is(self, statement: &str, before: &str) -> bool {
+        match self {
+            Delayed::Statement(label) => label == statement,
+            Delayed::CommitOf(label) => statement == "COMMIT" && label == before,
+        }
     }
 }
 

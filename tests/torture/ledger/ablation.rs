@@ -158,6 +158,11 @@ impl Ablation {
         }
     }
 
+    /// Whether commits of fires are delayed, too. R8 lacks nothing that concerns them, and keeps its known seeds.
+    pub(super) fn delays_commits(self) -> bool {
+        self == Ablation::Shipped
+    }
+
     /// The profile of its histories. With many runs, an error in the leases shows sooner.
     pub(super) fn profile(self, dice: &Dice) -> Profile {
         match self {

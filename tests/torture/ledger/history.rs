@@ -238,6 +238,9 @@ impl<'a> History<'a> {
         self.note("calm".to_owned());
         self.is_calm = true;
         self.stage.receiver.calm();
+        for instance in self.idle.iter().chain(self.actors.iter().map(|(_, instance)| instance)) {
+            instance.tap.delay_nothing();
+        }
         self.deliver_some().await?;
         self.finish_all().await?;
         for _ in 0..ROUNDS {

@@ -11,7 +11,7 @@
 //!
 //! A run that the decision of its fire has started may wait for its attempt while its process claims. If it does not
 //! wait any more, because a reply was lost, one claim may be on its way; it must be handed over before the next one. The
-//! same holds for a run of a claim that Postgres executes late.
+//! same holds for a run of a claim, or of the commit of a fire, that Postgres executes late.
 //!
 //! The database records violations of S7, S14 and S17 (`instance.rs`).
 
@@ -35,7 +35,7 @@ pub(super) struct Leases {
     unknown: HashMap<Fence, DateTime<Utc>>,
     /// Those of them whose run another transaction had locked, so that no hand-over could take them.
     locked: HashSet<Fence>,
-    /// Those of claims that Postgres has executed late.
+    /// Those of claims and fires that Postgres has executed late.
     late: HashSet<Fence>,
     /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
     requested: BTreeMap<usize, Vec<Fence>>,
@@ -43,7 +43,7 @@ pub(super) struct Leases {
     claims: HashMap<Uuid, u32>,
     /// Attempts whose request has reached the receiver.
     called: HashSet<Fence>,
-    /// Started runs whose attempt has not begun, and runs of late claims, and how often their process had claimed when they
+    /// Started runs whose attempt has not begun, and runs of late statements, and how often their process had claimed when they
     /// were first seen so.
     waiting_starts: HashMap<Fence, u32>,
     /// How many of them never got that attempt.
@@ -143,8 +143,8 @@ impl Leases {
                 self.locked.insert(fence);
             }
             let is_handed_over = process.is_claiming && !self.locked.contains(&fence);
-            let is_of_late_claim = self.late.contains(&fence);
-            let is_left = if is_of_late_claim || run.is_started && !self.called.contains(&fence) {
+            let began_late = self.late.contains(&fence);
+            let is_left = if began_late || run.is_started && !self.called.contains(&fence) {
                 self.has_outlasted_a_claim(run) && is_handed_over
             } else {
                 self.known.contains(&fence) || is_handed_over
@@ -195,12 +195,14 @@ impl Leases {
         self.replaced.insert(actor, open.into_iter().filter(is_replaced).collect());
     }
 
-    /// A delayed statement of an instance is being executed: its claims may begin only now.
-    pub(super) async fn deliver_late(&mut self, admin: &Admin, instance: &Instance) {
+    /// A delayed statement of an instance is being executed: its attempts may begin only now. Returns how many do.
+    pub(super) async fn deliver_late(&mut self, admin: &Admin, instance: &Instance) -> usize {
         let before = runs_of(admin, instance.app.instance).await;
         instance.tap.deliver_late().await;
         let after = runs_of(admin, instance.app.instance).await;
-        self.late.extend(after.into_iter().filter(|fence| !before.contains(fence)));
+        let begun: Vec<Fence> = after.into_iter().filter(|fence| !before.contains(fence)).collect();
+        self.late.extend(&begun);
+        begun.len()
     }
 
     /// S13: `actor` has renewed its leases; `has_learned` = it has received the answer.

@@ -9,7 +9,7 @@ use super::instance::{Instance, LEASES};
 use super::leases::Knowing;
 use super::receiver::EFFECT;
 use crate::actor::{Actor, Locks, Position, Role};
-use crate::tap::Tap;
+use crate::tap::{Delayed, Tap};
 
 /// Longer than Postgres needs to see that a transaction has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
@@ -20,6 +20,8 @@ const CLAIM: &str = "claim runs";
 const RENEW: &str = "renew leases";
 /// The label of the statement that hands over the claims whose reply was lost.
 const HAND_OVER: &str = "hand over unknown claims";
+/// The label of the statement that decides fires in time and starts their runs.
+const DECIDE: &str = "accept a batch";
 /// How often a delayed statement is delivered in an event, if its sender executes runs again, and otherwise.
 const DELIVERY: (f64, f64) = (0.1, 0.01);
 /// Those whose lost answer leaves a started run without an attempt, or a batch of ends unknown.
@@ -119,7 +121,7 @@ impl History<'_> {
         }
         if next == HAND_OVER && self.happens_late() {
             self.note(format!("the hand-over of actor {id} is late"));
-            self.actors[place].1.tap.delay(HAND_OVER);
+            self.actors[place].1.tap.delay(Delayed::Statement(HAND_OVER));
         }
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
@@ -127,6 +129,12 @@ impl History<'_> {
     }
 
     async fn wait_for_a_lock(&mut self) -> Result<(), String> {
+        // The transaction of a late commit holds its locks.
+        for (instance, what) in self.delayed() {
+            if matches!(what, Delayed::CommitOf(_)) {
+                self.deliver(&instance, what).await?;
+            }
+        }
         let waited = Instant::now();
         while !self.actors.is_empty() {
             for place in 0..self.actors.len() {
@@ -254,7 +262,7 @@ impl History<'_> {
     /// claim's, otherwise the next statement's.
     pub(super) fn lose_one(&mut self) {
         if self.happens_late() {
-            return self.delay_claim();
+            return self.delay_start();
         }
         if let Some(place) = self.any_that_starts_or_ends() {
             return self.lose_next_of(place);
@@ -290,32 +298,46 @@ impl History<'_> {
         !self.is_calm && chance > 0.0 && self.dice.chance(chance)
     }
 
-    /// Postgres executes the next claim of an executor late.
-    fn delay_claim(&mut self) {
+    /// Postgres executes the next claim of an executor late, or commits its next fires late.
+    fn delay_start(&mut self) {
         let executes = |n: &usize| self.actors[*n].0.role == Role::Executor;
         let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
         let Some(&place) = self.dice.pick(&executing) else { return };
         let (actor, instance) = &self.actors[place];
-        instance.tap.delay(CLAIM);
-        let line = format!("the next claim of actor {} is late", actor.id);
+        let starts_runs = instance.offers_slots && self.stage.ablation.delays_commits();
+        let what = match starts_runs && self.dice.chance(0.7) {
+            true => Delayed::CommitOf(DECIDE),
+            false => Delayed::Statement(CLAIM),
+        };
+        instance.tap.delay(what);
+        let line = format!("actor {}: the next {what:?} is late", actor.id);
         self.note(line);
     }
 
-    /// Sometimes Postgres executes a statement whose sender has gone on.
+    /// Sometimes Postgres executes a statement whose sender has gone on; in the calm phase it executes all.
     pub(super) async fn deliver_some(&mut self) -> Result<(), String> {
-        let instances = || self.idle.iter().chain(self.actors.iter().map(|(_, instance)| instance));
-        let late: Vec<Instance> = instances().filter(|instance| instance.tap.is_delaying()).cloned().collect();
-        for instance in late {
+        for (instance, what) in self.delayed() {
             let chance = if instance.executor.under_way().is_empty() { DELIVERY.1 } else { DELIVERY.0 };
-            if !self.is_calm && !self.dice.chance(chance) {
-                continue;
+            if self.is_calm || self.dice.chance(chance) {
+                self.deliver(&instance, what).await?;
             }
-            self.note(format!("a late statement of {} is executed", instance.process.name));
-            self.coverage.said([("late statements".to_owned(), 1)]);
-            self.leases.deliver_late(&self.stage.ground.admin, &instance).await;
-            self.check_leases().await?;
         }
         Ok(())
+    }
+
+    fn delayed(&self) -> Vec<(Instance, Delayed)> {
+        let instances = self.idle.iter().chain(self.actors.iter().map(|(_, instance)| instance));
+        instances.filter_map(|instance| Some((instance.clone(), instance.tap.delayed()?))).collect()
+    }
+
+    async fn deliver(&mut self, instance: &Instance, what: Delayed) -> Result<(), String> {
+        self.note(format!("{what:?} of {} is executed late", instance.process.name));
+        self.coverage.said([("late statements".to_owned(), 1)]);
+        let begun = self.leases.deliver_late(&self.stage.ground.admin, instance).await;
+        if begun > 0 && matches!(what, Delayed::CommitOf(_)) {
+            self.coverage.said([("started by a late commit".to_owned(), 1)]);
+        }
+        self.check_leases().await
     }
 
     fn lose_next_of(&mut self, place: usize) {
