@@ -41,6 +41,7 @@ lint: ## formats, clippy, documentation, unused dependencies, typing errors, wor
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
+	sh scripts/planted.sh "$(TARGET)" --check
 	python3 scripts/registries.py check
 
 sqlx: setup ## regenerates .sqlx after a statement or a migration has changed

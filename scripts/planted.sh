@@ -1,7 +1,7 @@
 #!/bin/sh
 # Plants one error after another in a copy of the sources. The attack that a patch names must report it, for the reason that
 # the patch names. $1: the target folder with a build of these sources; further arguments are the patches, for example
-# no-team-check (default: all).
+# no-team-check (default: all). With --check as the second argument, it only says whether all patches apply.
 #
 # The copy and its build are folders of their own in $1. Nothing in $1/debug changes, so that no program with a planted error
 # is left there.
@@ -10,6 +10,15 @@ cd "$(dirname "$0")/.."
 mkdir -p "$1"
 target=$(cd "$1" && pwd)
 shift
+applies() {
+    patch --batch --dry-run -d "$1" -p1 <"$2"
+}
+if [ "${1:-}" = --check ]; then
+    for file in tests/security/mutants/*.patch; do
+        applies . "$file" >/dev/null || { echo "planted: $file does not apply any more: adapt it" >&2 && exit 1; }
+    done
+    exit
+fi
 only=$*
 copy=$target/planted/sources
 build=$target/planted/build
@@ -51,7 +60,7 @@ plant() {
         fail "$name: the patch names no attack or no reason"
         return
     fi
-    if ! patch --batch --dry-run -d "$copy" -p1 <"$1" >"$log" 2>&1; then
+    if ! applies "$copy" "$1" >"$log" 2>&1; then
         fail "$name does not apply any more: adapt the patch: $log"
         return
     fi
