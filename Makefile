@@ -42,6 +42,7 @@ lint: ## formats, clippy, documentation, unused dependencies, typing errors, wor
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
 	sh scripts/planted.sh "$(TARGET)" --check
+	for fuzz in fuzz schedule/fuzz; do cargo metadata --locked --format-version 1 --manifest-path $$fuzz/Cargo.toml >/dev/null || exit 1; done
 	python3 scripts/registries.py check
 
 sqlx: setup ## regenerates .sqlx after a statement or a migration has changed
