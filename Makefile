@@ -34,7 +34,7 @@ torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=
 model: setup ## visits every state of the model of the protocols, and compares 1,000 walks through it with the real code
 	cargo test --workspace --test states --test ablations --test conformance -- --show-output
 
-lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
+lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, planted errors, lock files, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --test deploy --test clients --test schemathesis --test security --test oidc --test console --test states --test ablations --test conformance -- -D warnings
