@@ -142,7 +142,7 @@ fn server(data: &Path) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_keep_workflows_keys_and_schedules() {
     let scratch = Scratch::new();
-    let up = Up::start(&scratch.0);
+    let mut up = Up::start(&scratch.0);
     let team: i64 = up.env["CRONBOX_TEAM_ID"].parse().unwrap();
     let body = json!({ "name": "nightly", "team_id": team, "cron_schedule": "0 3 * * *",
                        "action": { "type": "log", "message": "hello" } });
@@ -150,6 +150,8 @@ async fn restarts_keep_workflows_keys_and_schedules() {
     up.until_synced(&made["id"]).await;
     let name = format!("wf-{}-dev", made["id"]);
     assert_eq!(up.schedules().await, std::slice::from_ref(&name));
+    up.read_until(&name);
+    assert!(!up.said.iter().any(|line| line.contains("warn: ")), "nothing is wrong: {:?}", up.said);
     let before = up.env.clone();
     let secrets_key = fs::metadata(&before["CRONBOX_SECRETS_KEY_FILE"]).unwrap();
     assert_eq!(secrets_key.permissions().mode() & 0o777, 0o600, "the key that encrypts secrets");

@@ -80,7 +80,7 @@ pub(crate) async fn admit_publisher(
         let read = raise_or_read(db, ours, owner, environment).await?;
         match read {
             Some(Read { is_raised: true, .. }) => {
-                tracing::warn!(generation = ours.number, template = ours.template, "generation raised to {ours}");
+                tracing::info!(generation = ours.number, template = ours.template, "generation raised to {ours}");
             }
             Some(Read { stored, hold: None, .. }) if stored > ours => return Ok(Admission::Outdated(stored)),
             Some(Read { hold: Some(reason), .. }) => return Ok(Admission::Held(reason)),
