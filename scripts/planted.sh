@@ -7,18 +7,15 @@
 # is left there.
 set -eu
 cd "$(dirname "$0")/.."
-mkdir -p "$1"
-target=$(cd "$1" && pwd)
-shift
-applies() {
-    patch --batch --dry-run -d "$1" -p1 <"$2"
-}
-if [ "${1:-}" = --check ]; then
+if [ "${2:-}" = --check ]; then
     for file in tests/security/mutants/*.patch; do
-        applies . "$file" >/dev/null || { echo "planted: $file does not apply any more: adapt it" >&2 && exit 1; }
+        git apply --check "$file"
     done
     exit
 fi
+mkdir -p "$1"
+target=$(cd "$1" && pwd)
+shift
 only=$*
 copy=$target/planted/sources
 build=$target/planted/build
@@ -60,7 +57,7 @@ plant() {
         fail "$name: the patch names no attack or no reason"
         return
     fi
-    if ! applies "$copy" "$1" >"$log" 2>&1; then
+    if ! patch --batch --dry-run -d "$copy" -p1 <"$1" >"$log" 2>&1; then
         fail "$name does not apply any more: adapt the patch: $log"
         return
     fi

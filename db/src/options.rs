@@ -142,7 +142,7 @@ fn with_session(login: PgConnectOptions) -> PgConnectOptions {
     login.options([
         // Claims, fences and decisions lock a row and then read what the previous owner of the lock committed.
         ("default_transaction_isolation", "read committed"),
-        // Every statement reads few rows. Postgres expects more of a batch, and would compile its plan for 100 ms.
+        // Postgres expects more rows than a statement reads, and would compile the plans of some batches for 100 ms.
         ("jit", "off"),
         // On the server: releases the locks of a client that has disappeared.
         ("client_connection_check_interval", "5s"),

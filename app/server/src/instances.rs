@@ -71,7 +71,7 @@ pub(crate) async fn list_instances(db: &mut PgConnection) -> sqlx::Result<Vec<In
 /// Says every 10 s that this instance is there, until the sender of `end` is dropped; then it removes its row. A sign that
 /// cannot be given is given later.
 ///
-/// One task does both, so no sign is executed after the removal and brings the row back.
+/// One task does both in turn, because a sign that Postgres executes after the removal brings the row back.
 pub(crate) async fn keep_seen(app: App, shutdown: Shutdown, mut end: watch::Receiver<()>) {
     loop {
         if let Err(error) = sign(&app.pools.work, &app, shutdown.is_draining()).await {

@@ -43,8 +43,8 @@ pub(super) struct Leases {
     claims: HashMap<Uuid, u32>,
     /// Attempts whose request has reached the receiver.
     called: HashSet<Fence>,
-    /// Started runs whose attempt has not begun, and runs of late statements, and how often their process had claimed when they
-    /// were first seen so.
+    /// Started runs whose attempt has not begun, and runs of late statements, and how often their process had claimed
+    /// when they were first seen so.
     waiting_starts: HashMap<Fence, u32>,
     /// How many of them never got that attempt.
     pub(super) lost_starts: u32,

@@ -305,10 +305,8 @@ impl History<'_> {
         let Some(&place) = self.dice.pick(&executing) else { return };
         let (actor, instance) = &self.actors[place];
         let starts_runs = instance.offers_slots && self.stage.ablation.delays_commits();
-        let what = match starts_runs && self.dice.chance(0.7) {
-            true => Delayed::CommitOf(DECIDE),
-            false => Delayed::Statement(CLAIM),
-        };
+        let commits = starts_runs && self.dice.chance(0.7);
+        let what = if commits { Delayed::CommitOf(DECIDE) } else { Delayed::Statement(CLAIM) };
         instance.tap.delay(what);
         let line = format!("actor {}: the next {what:?} is late", actor.id);
         self.note(line);
