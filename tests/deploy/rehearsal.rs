@@ -176,14 +176,20 @@ const PUBLISHER: &str = "cronbox-dev-us-east-1-publisher";
 const POLICY: [&str; 2] = ["--policy-name", "emulator"];
 
 /// The emulator takes each schedule for one of the group `default` when it evaluates a policy, so ours, which name the group,
-/// permit nothing there.
+/// permit nothing there. It asks for an action `sqs:ChangeMessageVisibilityBatch`; AWS has none, and `sqs:ChangeMessageVisibility`
+/// permits the batch.
 pub(crate) async fn permit_what_the_emulator_mistakes(ministack: &MiniStack, role: &str) {
-    let statement = json!({
+    let schedules = json!({
         "Effect": "Allow",
         "Action": ["scheduler:CreateSchedule", "scheduler:DeleteSchedule", "scheduler:GetSchedule", "scheduler:UpdateSchedule"],
         "Resource": "arn:aws:scheduler:*:*:schedule/default/wf-*-dev",
     });
-    let policy = json!({"Version": "2012-10-17", "Statement": [statement]}).to_string();
+    let letters = json!({
+        "Effect": "Allow",
+        "Action": "sqs:ChangeMessageVisibilityBatch",
+        "Resource": "arn:aws:sqs:*:*:cronbox-dev-*-dlq",
+    });
+    let policy = json!({"Version": "2012-10-17", "Statement": [schedules, letters]}).to_string();
     let put = ["iam", "put-role-policy", "--policy-document", &policy, "--role-name", role];
     ministack.aws([&put[..], &POLICY].concat()).await;
 }
