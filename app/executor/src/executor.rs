@@ -18,9 +18,10 @@ use super::ends::EndBatches;
 use super::{Settings, Wake};
 use crate::claim::{self, Claimed, Lease, Slots, Unknown};
 
-/// How long Postgres may still execute a statement without a reply: it ends each after 15 s (`statement_timeout`), and a
-/// commit may wait for its replica.
-const LATE_COMMITS: Duration = Duration::from_secs(60);
+/// How long Postgres may still execute a statement without a reply. Linux sends the data of a closed connection again for
+/// 102 s (`tcp_orphan_retries`), Postgres ends a statement after 15 s (`statement_timeout`), and a commit may wait for its
+/// replica.
+const LATE_COMMITS: Duration = Duration::from_mins(5);
 /// How long the executor waits for fires that are being decided.
 pub(super) const DECISION_LIMIT: Duration = Duration::from_secs(3);
 
