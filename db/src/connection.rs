@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::options::Pooler;
 use crate::pooled::{Answer, Unnamed, begin_anywhere, run_in_transaction};
-use crate::server::{STATEMENT_LIMIT, Server};
+use crate::server::{PROVEN_FOR, STATEMENT_LIMIT, Server};
 
 /// A connection of the pool. An error that ends its session closes it instead of returning it.
 pub struct PgConnection {
@@ -29,6 +29,7 @@ pub struct PgConnection {
     session: Session,
     /// The statement that begins a transaction with the limits of the pool.
     begin: Arc<str>,
+    acquired: Instant,
 }
 
 /// To which session of the server the connection leads.
@@ -50,11 +51,8 @@ struct Health {
 
 impl PgConnection {
     pub(crate) fn new(raw: PoolConnection<Postgres>, server: Server, begin: Arc<str>) -> Self {
-        let session = match server.pooler() {
-            Pooler::None | Pooler::Session => Session::Own,
-            Pooler::Transaction => Session::OfStatement { is_open: false },
-        };
-        PgConnection { raw, health: Health { server, is_broken: false }, session, begin }
+        let session = Session::behind(server.pooler());
+        PgConnection { raw, health: Health { server, is_broken: false }, session, begin, acquired: Instant::now() }
     }
 
     /// Begins a transaction that the caller ends, with further settings of it if there are any.
@@ -71,6 +69,27 @@ impl PgConnection {
         // Also if it fails: a statement must not follow in another session.
         *session = Session::OfTransaction;
         health.limited(begin_anywhere(raw, &begin)).await
+    }
+
+    /// The caller's transaction has ended.
+    pub(crate) fn leave_transaction(&mut self) {
+        self.session = Session::behind(self.health.server.pooler());
+    }
+
+    /// Whether it may be used further without a proof of its server.
+    pub(crate) fn is_still_proven(&self) -> bool {
+        let used_for = self.acquired.elapsed();
+        !self.health.is_broken && used_for < PROVEN_FOR && !self.health.server.is_silent(used_for)
+    }
+}
+
+impl Session {
+    /// That of a connection without a transaction.
+    fn behind(pooler: Pooler) -> Self {
+        match pooler {
+            Pooler::None | Pooler::Session => Self::Own,
+            Pooler::Transaction => Self::OfStatement { is_open: false },
+        }
     }
 }
 
@@ -116,7 +135,7 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         'q: 'e,
         E: 'q,
     {
-        let PgConnection { raw, health, session, begin } = self;
+        let PgConnection { raw, health, session, begin, .. } = self;
         let answers = match session {
             Session::Own => (&mut **raw).fetch_many(query),
             Session::OfTransaction => (&mut **raw).fetch_many(Unnamed(query)),
@@ -136,7 +155,7 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         'q: 'e,
         E: 'q,
     {
-        let PgConnection { raw, health, session, begin } = self;
+        let PgConnection { raw, health, session, begin, .. } = self;
         match session {
             Session::Own => health.limited((&mut **raw).fetch_optional(query)).boxed(),
             Session::OfTransaction => health.limited((&mut **raw).fetch_optional(Unnamed(query))).boxed(),

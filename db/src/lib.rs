@@ -9,6 +9,7 @@ mod connection;
 mod dry_run;
 /// It is here because both binaries with named points connect through this crate.
 pub mod failpoint;
+mod kept;
 mod limits;
 mod listener;
 mod migrate;
@@ -24,6 +25,7 @@ mod zones;
 
 pub use connection::{AcquiredConnection, PgConnection};
 pub use dry_run::{is_dry_run, run_dry};
+pub use kept::KeptConnection;
 pub use limits::TransactionLimits;
 pub use listener::Listener;
 pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema, migrate_with_roles};

@@ -173,6 +173,11 @@ impl PgPool {
         Self { begin: limits.begin_statement(self.server.pooler()), ..self }
     }
 
+    /// Whether a caller waits for a connection.
+    pub(crate) fn has_waiting_callers(&self) -> bool {
+        self.waits.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// How many connections are used, and how many callers wait for one.
     #[must_use]
     pub fn current_use(&self) -> PoolUse {

@@ -2,7 +2,8 @@
 //!
 //! After a failover a name may still lead to the old writer, and a host that has disappeared sends nothing. So each
 //! connection checks that its server accepts writes: when it is opened, when it is returned, and before a use after a
-//! pause. Without a pause, sqlx's ping shows before the use that the connection still exists.
+//! pause. Without a pause, sqlx's ping shows before the use that the connection still exists. A worker that uses one
+//! connection for batch after batch returns it as often.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,9 +20,9 @@ use crate::proof::{LONGEST_LIFE, Proof, Refusal, prove_returned, prove_server};
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// The time limit of this check; less than half of the time for which a caller waits for a connection.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
-/// A connection that was proven when it was returned needs only a ping within this time. At high load, a proof before each
-/// use would cost an eighth of the throughput.
-const PROVEN_FOR: Duration = Duration::from_millis(500);
+/// A connection that was proven when it was returned needs only a ping within this time, and a worker may keep one for as
+/// long (`kept.rs`). At high load, a proof before each use would cost an eighth of the throughput.
+pub(crate) const PROVEN_FOR: Duration = Duration::from_millis(500);
 /// SQLSTATE of a wrong password, and of a role that does not exist or may not log in, because a rotation may change the
 /// name too.
 const REFUSED_LOGIN: [&str; 2] = ["28P01", "28000"];
@@ -146,7 +147,8 @@ impl Server {
         }
     }
 
-    fn is_silent(&self, age: Duration) -> bool {
+    /// Whether a connection got no answer that was made before the last `age`.
+    pub(crate) fn is_silent(&self, age: Duration) -> bool {
         self.met(|met| met.silent_since.is_some_and(|since| since.elapsed() < age))
     }
 

@@ -54,10 +54,25 @@ pub async fn begin_indexed_read(pool: &PgPool) -> sqlx::Result<Transaction> {
     begin(pool, Some(ONLY_READ_INDEXED)).await
 }
 
+/// Begins a transaction on a connection that its worker has kept.
+///
+/// # Errors
+/// Fails if the connection is dead; then it is closed.
+pub(crate) async fn begin_on(kept: AcquiredConnection) -> sqlx::Result<Transaction> {
+    begun(async { Ok(kept) }, None).await
+}
+
 async fn begin(pool: &PgPool, settings: Option<&'static str>) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
+    begun(async move { pool.acquire().await }, settings).await
+}
+
+async fn begun(
+    connection: impl Future<Output = sqlx::Result<AcquiredConnection>> + Send + 'static,
+    settings: Option<&'static str>,
+) -> sqlx::Result<Transaction> {
     let started = tokio::spawn(async move {
-        let mut connection = pool.acquire().await?;
+        let mut connection = connection.await?;
         connection.begin(settings).await?;
         Ok(Transaction(connection))
     });
@@ -72,13 +87,21 @@ impl Transaction {
     ///
     /// # Errors
     /// Fails if the database fails; after a connection error it is unknown whether the changes are committed.
-    pub async fn commit(mut self) -> sqlx::Result<()> {
+    pub async fn commit(self) -> sqlx::Result<()> {
+        self.commit_and_return().await.map(drop)
+    }
+
+    /// As [`Self::commit`], and returns the connection.
+    pub(crate) async fn commit_and_return(mut self) -> sqlx::Result<AcquiredConnection> {
         if is_dry_run() {
             // What a commit would check.
             self.0.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
-            return self.rollback().await;
+            self.0.execute("ROLLBACK").await?;
+        } else {
+            self.0.execute("COMMIT").await?;
         }
-        self.0.execute("COMMIT").await.map(drop)
+        self.0.leave_transaction();
+        Ok(self.0)
     }
 
     /// Commits if `done` is a success, and rolls back if it is an error.

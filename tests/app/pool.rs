@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use db::{PgPool, PoolUse, TransactionLimits};
+use db::{KeptConnection, PgPool, PoolUse, TransactionLimits};
 use futures::future::join_all;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
@@ -112,6 +112,84 @@ async fn transactions_begin_with_limits_of_their_pool() {
 async fn limits_of(connection: &mut db::PgConnection) -> String {
     let limits = "SELECT current_setting('lock_timeout') || ' ' || current_setting('statement_timeout')";
     sqlx::query_scalar(limits).fetch_one(connection).await.unwrap()
+}
+
+/// A worker's next batch needs no other connection, unless the last one left its transaction open.
+#[tokio::test]
+async fn a_worker_keeps_its_connection() {
+    let s = Story::today().await;
+    let pool = pool(&s, 1).await;
+    let mut worker = KeptConnection::of(pool.clone());
+    let mut tx = worker.begin().await.unwrap();
+    let first = session(&mut tx).await;
+    worker.commit(tx).await.unwrap();
+    assert_eq!(pool.current_use().used, 1, "it waits for the next batch");
+    assert_eq!(session(worker.acquire().await.unwrap()).await, first);
+    let mut tx = worker.begin().await.unwrap();
+    assert_eq!(session(&mut tx).await, first);
+    sqlx::raw_sql("CREATE TABLE left_over ()").execute(&mut *tx).await.unwrap();
+    drop(tx);
+    // The pool has only one connection, so this one was returned.
+    assert_eq!(session(worker.acquire().await.unwrap()).await, first);
+    assert_eq!(s.count("SELECT count(*) FROM pg_tables WHERE tablename = 'left_over'").await, 0);
+    drop(worker);
+    drop(pool.acquire().await.unwrap());
+    pool.close().await;
+    s.end().await;
+}
+
+/// However many batches follow each other, another caller gets its turn.
+#[tokio::test]
+async fn a_worker_keeps_no_connection_from_others() {
+    let s = Story::today().await;
+    let pool = pool(&s, 1).await;
+    let mut worker = KeptConnection::of(pool.clone());
+    worker.acquire().await.unwrap();
+    let mut other = Box::pin(pool.acquire());
+    assert!(futures::poll!(&mut other).is_pending());
+    let turn = async { session(&mut other.await.unwrap()).await };
+    let (first, next) = futures::join!(turn, async { session(worker.acquire().await.unwrap()).await });
+    assert_eq!(first, next, "the worker gets it back");
+    drop(worker);
+    pool.close().await;
+    s.end().await;
+}
+
+/// A session may end between two batches. The pool finds that out as soon as the last proof no longer counts. Before that,
+/// a statement fails, but not a transaction, because nothing of it has happened.
+#[tokio::test]
+async fn a_worker_does_not_keep_a_dead_connection() {
+    let s = Story::today().await;
+    let pool = pool(&s, 1).await;
+    let mut worker = KeptConnection::of(pool.clone());
+    let first = session(worker.acquire().await.unwrap()).await;
+    end_session(&s, first).await;
+    let failed = sqlx::raw_sql("SELECT 1").execute(worker.acquire().await.unwrap()).await;
+    assert!(failed.is_err());
+    let second = session(worker.acquire().await.unwrap()).await;
+    end_session(&s, second).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(500)).await;
+    tokio::time::resume();
+    let third = session(worker.acquire().await.unwrap()).await;
+    end_session(&s, third).await;
+    let mut tx = worker.begin().await.unwrap();
+    let fourth = session(&mut tx).await;
+    tx.rollback().await.unwrap();
+    assert!(first != second && second != third && third != fourth, "{first}, {second}, {third}, {fourth}");
+    drop(worker);
+    pool.close().await;
+    s.end().await;
+}
+
+async fn session(connection: &mut db::PgConnection) -> i32 {
+    sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(connection).await.unwrap()
+}
+
+async fn end_session(s: &Story, session: i32) {
+    // It waits for the end of the session.
+    let ended = sqlx::query("SELECT pg_terminate_backend($1, 60000)").bind(session).execute(&s.pool).await;
+    ended.unwrap();
 }
 
 /// A plan that looks expensive is not compiled: that takes longer than the statement.

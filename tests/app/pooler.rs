@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use chrono::{DurationRound as _, TimeDelta};
-use db::{PgPool, Pooler, TransactionLimits};
+use db::{KeptConnection, PgPool, Pooler, TransactionLimits};
 use futures::future::join_all;
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -96,6 +96,14 @@ async fn statements_bring_their_settings_along() {
         let shown = sqlx::query_scalar::<_, String>(settings).bind("x").fetch_one(&mut *tx).await.unwrap();
         assert_eq!(shown, "15s 5s 10s off x", "{name}");
         tx.commit().await.unwrap();
+        // After a transaction, too, if its connection was kept.
+        let mut worker = KeptConnection::of(pool.clone());
+        let tx = worker.begin().await.unwrap();
+        worker.commit(tx).await.unwrap();
+        let kept = worker.acquire().await.unwrap();
+        let shown = sqlx::query_scalar::<_, String>(settings).bind("x").fetch_one(kept).await.unwrap();
+        assert_eq!(shown, "15s 5s 10s off x", "{name}");
+        drop(worker);
         pool.close().await;
     }
     s.end().await;

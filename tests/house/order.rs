@@ -244,6 +244,7 @@ static HOUSES: [House; 26] = [
         src: "db/src",
         rooms: &[
             ("crate", "lib"),
+            ("uses of a transaction", "kept"),
             ("uses of a pool", "listener migrate roles transaction zones"),
             ("pool", "pool"),
             ("connection", "connection"),

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
-use db::{PgConnection, PgPool};
+use db::{KeptConnection, PgConnection, PgPool};
 use ledger::admission::queue;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -95,12 +95,15 @@ impl EndBatches {
     async fn write_batches(self) {
         // Let the tasks that are ready at this moment join first.
         tokio::task::yield_now().await;
+        let kept = || KeptConnection::of(self.pool.clone());
+        let mut db = kept();
         while let Some(batch) = self.next() {
             // In its own task, so that a panic does not prevent the next batch.
-            let writing = tokio::spawn(self.clone().write_batch(batch));
-            if let Err(lost) = writing.await {
+            let writing = tokio::spawn(write_batch(db, self.instance, batch));
+            db = writing.await.unwrap_or_else(|lost| {
                 tracing::error!(%lost, "batch of outcomes lost; each outcome is written on its own");
-            }
+                kept()
+            });
         }
     }
 
@@ -109,39 +112,6 @@ impl EndBatches {
         let size = gathering.waiting.len().min(SIZE);
         gathering.has_writer = size > 0;
         (size > 0).then(|| gathering.waiting.drain(..size).collect())
-    }
-
-    async fn write_batch(self, batch: Vec<Waiting>) {
-        let ended: HashSet<Uuid> = match self.finish_batch(&batch).await {
-            Ok(ended) => ended.into_iter().collect(),
-            Err(error) => {
-                tracing::warn!(%error, runs = batch.len(), "batch of outcomes failed; each outcome is written on its own");
-                HashSet::new()
-            }
-        };
-        // After the commit of the ends: a run that is queued later finds the slot by itself.
-        let queued = if ended.is_empty() { None } else { self.find_queued(&batch).await.ok() };
-        for Waiting { end, asker } in batch {
-            let has_no_queue = queued.as_ref().is_some_and(|queued| !queued.contains(&end.workflow_id));
-            let outcome = match ended.contains(&end.run.id) {
-                true if has_no_queue => Ended::WithoutQueue,
-                true => Ended::Written,
-                false => Ended::Unknown,
-            };
-            // An attempt that was stopped meanwhile needs no answer.
-            asker.send(outcome).ok();
-        }
-    }
-
-    async fn finish_batch(&self, batch: &[Waiting]) -> sqlx::Result<Vec<Uuid>> {
-        finish_runs(&mut *self.pool.acquire().await?, self.instance, batch).await
-    }
-
-    /// The workflows of a batch of which a run waits for a slot.
-    async fn find_queued(&self, batch: &[Waiting]) -> sqlx::Result<HashSet<i64>> {
-        let workflows: Vec<_> = batch.iter().map(|waiting| waiting.end.workflow_id).collect();
-        let queued = queue::list_queued_workflows(&mut *self.pool.acquire().await?, &workflows).await?;
-        Ok(queued.into_iter().collect())
     }
 
     fn gathering(&self) -> MutexGuard<'_, Gathering> {
@@ -156,6 +126,41 @@ enum Joined {
     NeedsAWriter,
     /// A running writer takes it with the next batch.
     WillBeWritten,
+}
+
+/// Writes one batch; returns the writer's connection.
+async fn write_batch(mut db: KeptConnection, instance: Uuid, batch: Vec<Waiting>) -> KeptConnection {
+    let ended: HashSet<Uuid> = match finish_batch(&mut db, instance, &batch).await {
+        Ok(ended) => ended.into_iter().collect(),
+        Err(error) => {
+            tracing::warn!(%error, runs = batch.len(), "batch of outcomes failed; each outcome is written on its own");
+            HashSet::new()
+        }
+    };
+    // After the commit of the ends: a run that is queued later finds the slot by itself.
+    let queued = if ended.is_empty() { None } else { find_queued(&mut db, &batch).await.ok() };
+    for Waiting { end, asker } in batch {
+        let has_no_queue = queued.as_ref().is_some_and(|queued| !queued.contains(&end.workflow_id));
+        let outcome = match ended.contains(&end.run.id) {
+            true if has_no_queue => Ended::WithoutQueue,
+            true => Ended::Written,
+            false => Ended::Unknown,
+        };
+        // An attempt that was stopped meanwhile needs no answer.
+        asker.send(outcome).ok();
+    }
+    db
+}
+
+async fn finish_batch(db: &mut KeptConnection, instance: Uuid, batch: &[Waiting]) -> sqlx::Result<Vec<Uuid>> {
+    finish_runs(db.acquire().await?, instance, batch).await
+}
+
+/// The workflows of a batch of which a run waits for a slot.
+async fn find_queued(db: &mut KeptConnection, batch: &[Waiting]) -> sqlx::Result<HashSet<i64>> {
+    let workflows: Vec<_> = batch.iter().map(|waiting| waiting.end.workflow_id).collect();
+    let queued = queue::list_queued_workflows(db.acquire().await?, &workflows).await?;
+    Ok(queued.into_iter().collect())
 }
 
 /// Ends the runs that the instance still has in these attempts, and returns their ids.

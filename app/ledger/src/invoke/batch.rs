@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use db::PgPool;
 use db::failpoint::pass_point;
+use db::{KeptConnection, PgPool};
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
 use tokio::sync::oneshot;
@@ -96,12 +96,15 @@ impl FireBatches {
     async fn decide_batches(self) {
         // Let the tasks that are ready at this moment join first.
         tokio::task::yield_now().await;
+        let kept = || KeptConnection::of(self.ledger.pool.clone());
+        let mut db = kept();
         while let Some(batch) = self.next() {
             // In its own task, so that a panic does not prevent the next batch.
-            let deciding = tokio::spawn(decide_together(self.ledger.clone(), batch));
-            if let Err(lost) = deciding.await {
+            let deciding = tokio::spawn(decide_together(self.ledger.clone(), db, batch));
+            db = deciding.await.unwrap_or_else(|lost| {
                 tracing::error!(%lost, "batch of fires lost; each fire is answered with an error");
-            }
+                kept()
+            });
         }
     }
 
@@ -127,16 +130,19 @@ impl FireBatches {
     }
 }
 
-/// Decides the fires of the fast path in one transaction, and the others in their own.
-async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
-    let decided = match on_time::decide_fires(&ledger.pool, &ledger.slots, batch.iter().map(|one| &one.fire)).await {
+/// Decides the fires of the fast path in one transaction, and the others in their own; returns the worker's connection.
+async fn decide_together(ledger: Ledger, mut db: KeptConnection, batch: Vec<Waiting>) -> KeptConnection {
+    let decided = match on_time::decide_fires(&mut db, &ledger.slots, batch.iter().map(|one| &one.fire)).await {
         Ok(decided) => decided,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
             tracing::warn!(%error, fires = batch.len(), "batch of fires failed; each fire is decided on its own");
             Decided::default()
         }
-        Err(error) => return answer_all(batch, error),
+        Err(error) => {
+            answer_all(batch, error);
+            return db;
+        }
     };
     let Decided { mut answers, replaced, started } = decided;
     if answers.values().any(|answer| answer.new_run().is_some()) {
@@ -157,15 +163,16 @@ async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
         ledger.slots.pass_started(started);
     }
     if !remaining.is_empty() {
-        decide_remaining(ledger, remaining).await;
+        decide_remaining(ledger, &mut db, remaining).await;
     }
+    db
 }
 
 /// Decides each of these fires in its own transaction. One that gets no place in time is answered like one that gets no
 /// connection.
-async fn decide_remaining(ledger: Ledger, remaining: Vec<Waiting>) {
+async fn decide_remaining(ledger: Ledger, db: &mut KeptConnection, remaining: Vec<Waiting>) {
     let ids: Vec<_> = remaining.iter().map(|one| one.fire.workflow_id.0).collect();
-    let teams = async { slow_path::read_teams(&mut *ledger.pool.acquire().await?, &ids).await };
+    let teams = async { slow_path::read_teams(db.acquire().await?, &ids).await };
     let teams = match teams.await {
         Ok(teams) => teams,
         Err(error) => return answer_all(remaining, error),

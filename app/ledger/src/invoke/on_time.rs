@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::failpoint::pass_point;
-use db::{PgConnection, PgPool};
+use db::{KeptConnection, PgConnection};
 use schedule::delivery::GRACE;
 use schedule::{Cron, Fire, Timezone, WorkflowId};
 use workflows::definition::policies::{CatchUp, Overlap, Policies};
@@ -44,13 +44,13 @@ pub(super) struct Decided {
 
 /// Decides the fires that take the fast path, each of another workflow, and commits.
 pub(super) async fn decide_fires<'a>(
-    pool: &PgPool,
+    db: &mut KeptConnection,
     slots: &OfferedSlots,
     fires: impl Iterator<Item = &'a Fire>,
 ) -> sqlx::Result<Decided> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
-    let mut tx = db::begin_transaction(pool).await?;
+    let mut tx = db.begin().await?;
     let locked = lock_workflows(&mut tx, &fires).await?;
     fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
     let candidates = read(&mut tx, &fires).await?;
@@ -68,7 +68,7 @@ pub(super) async fn decide_fires<'a>(
     if answers.values().any(|answer| answer.new_run().is_some()) {
         pass_point(Point::I1);
     }
-    tx.commit().await?;
+    db.commit(tx).await?;
     let started = slots.map(|slots| StartedRuns { runs: started, requested, slots });
     Ok(Decided { answers, replaced, started })
 }
