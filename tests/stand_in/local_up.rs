@@ -146,11 +146,15 @@ async fn restarts_keep_workflows_keys_and_schedules() {
     let team: i64 = up.env["CRONBOX_TEAM_ID"].parse().unwrap();
     let body = json!({ "name": "nightly", "team_id": team, "cron_schedule": "0 3 * * *",
                        "action": { "type": "log", "message": "hello" } });
+    let dry = up.call("/workflows?dry_run=true", Some(body.clone())).await;
+    assert_eq!(dry["changes"].as_array().map(Vec::len), Some(1), "{dry}");
     let made = up.call("/workflows", Some(body)).await;
     up.until_synced(&made["id"]).await;
     let name = format!("wf-{}-dev", made["id"]);
     assert_eq!(up.schedules().await, std::slice::from_ref(&name));
     up.read_until(&name);
+    let created = up.said.iter().filter(|line| line.contains("edit: workflow"));
+    assert_eq!(created.count(), 1, "no step of the dry run has happened: {:?}", up.said);
     let is_warning = |line: &String| line.contains("warn: ") && line.contains("generation");
     assert!(!up.said.iter().any(is_warning), "the first deployment is no warning: {:?}", up.said);
     let before = up.env.clone();

@@ -8,6 +8,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::clock::Clock;
@@ -15,6 +16,9 @@ use crate::clock::Clock;
 /// Prints every event that carries a `step`, and every warning.
 #[derive(Debug)]
 pub struct Steps;
+
+/// The app's span around a dry run: none of its steps happens.
+const DRY_RUN: &str = "dry_run";
 
 /// The parts of a line.
 #[derive(Default)]
@@ -43,13 +47,15 @@ fn print_event(event: &str) {
     print_line(&event.replace(is_refused, "\u{fffd}"));
 }
 
-impl<S: Subscriber> Layer<S> for Steps {
-    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Steps {
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let is_dry_run = context.event_scope(event).is_some_and(|mut spans| spans.any(|span| span.name() == DRY_RUN));
         let mut line = Line::default();
         event.record(&mut line);
         let time = Clock::System.now().format("%H:%M:%S%.3fZ");
         let level = *event.metadata().level();
         match line.step {
+            Some(_) if is_dry_run => {}
             Some(step) => print_event(&format!("{time}  {step}  {}{}", line.message, line.error)),
             None if level <= Level::WARN => {
                 let Line { message, error, rest, .. } = line;
