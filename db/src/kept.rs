@@ -41,7 +41,7 @@ impl KeptConnection {
     /// # Errors
     /// Fails like [`PgPool::acquire`].
     pub async fn begin(&mut self) -> sqlx::Result<Transaction> {
-        // If the kept one is dead, nothing has happened yet.
+        // If the kept one is dead, nothing of the transaction has happened, so it begins on another one.
         if let Some(kept) = self.take()
             && let Ok(begun) = begin_on(kept).await
         {

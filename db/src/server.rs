@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// Whether a connection got no answer that was made before the last `age`.
+    /// Whether a connection got no answer within the last `age`.
     pub(crate) fn is_silent(&self, age: Duration) -> bool {
         self.met(|met| met.silent_since.is_some_and(|since| since.elapsed() < age))
     }

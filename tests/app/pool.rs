@@ -147,8 +147,10 @@ async fn a_worker_keeps_no_connection_from_others() {
     worker.acquire().await.unwrap();
     let mut other = Box::pin(pool.acquire());
     assert!(futures::poll!(&mut other).is_pending());
+    let mut next = Box::pin(worker.acquire());
+    assert!(futures::poll!(&mut next).is_pending(), "it is the other's turn");
     let turn = async { session(&mut other.await.unwrap()).await };
-    let (first, next) = futures::join!(turn, async { session(worker.acquire().await.unwrap()).await });
+    let (first, next) = futures::join!(turn, async { session(next.await.unwrap()).await });
     assert_eq!(first, next, "the worker gets it back");
     drop(worker);
     pool.close().await;
@@ -156,7 +158,7 @@ async fn a_worker_keeps_no_connection_from_others() {
 }
 
 /// A session may end between two batches. The pool finds that out as soon as the last proof no longer counts. Before that,
-/// a statement fails, but not a transaction, because nothing of it has happened.
+/// one statement may fail, but no transaction, because nothing of it has happened.
 #[tokio::test]
 async fn a_worker_does_not_keep_a_dead_connection() {
     let s = Story::today().await;
@@ -164,8 +166,8 @@ async fn a_worker_does_not_keep_a_dead_connection() {
     let mut worker = KeptConnection::of(pool.clone());
     let first = session(worker.acquire().await.unwrap()).await;
     end_session(&s, first).await;
-    let failed = sqlx::raw_sql("SELECT 1").execute(worker.acquire().await.unwrap()).await;
-    assert!(failed.is_err());
+    // On a slow machine the proof may no longer count, and then it succeeds.
+    drop(sqlx::raw_sql("SELECT 1").execute(worker.acquire().await.unwrap()).await);
     let second = session(worker.acquire().await.unwrap()).await;
     end_session(&s, second).await;
     tokio::time::pause();
