@@ -56,6 +56,7 @@ mod database {
 
 /// From an accepted run to its end.
 mod execution {
+    mod documents;
     mod attempts;
     pub(crate) mod crashes;
     mod database_stalls;

@@ -137,7 +137,7 @@ impl Executor {
         let began = Instant::now();
         let span = begin_span(run);
         let ending = self.perform(run, registered, &span).await;
-        let kind = run.action.get("type").and_then(Value::as_str);
+        let kind = run.action.read().ok().and_then(|action| action.get("type")).and_then(Value::as_str);
         let outcome = outcome_of(&ending);
         end_span(span, outcome);
         self.parts.activity.count_action(kind, outcome, began.elapsed());
@@ -163,13 +163,18 @@ impl Executor {
             stop => return after_stop(stop.ok()),
         }
         let tenant = Tenant { team_id: Some(run.team_id), hosts: &run.allowed_hosts };
-        let Ok(call) = build_call(run, now) else {
-            let error = INPUTS_OF_OTHER_ORIGIN.to_owned();
-            return Ok(Ending::Failed { error, result: None, again: Again::Never });
+        let failed = |error: String| Ok(Ending::Failed { error, result: None, again: Again::Never });
+        let (action, inputs) = match (run.action.read(), run.inputs.read()) {
+            (Ok(action), Ok(inputs)) => (action, inputs),
+            (Err(error), _) => return failed(format!("the action cannot be read: {error}")),
+            (_, Err(error)) => return failed(format!("the inputs cannot be read: {error}")),
+        };
+        let Ok(call) = build_call(run, action, inputs, now) else {
+            return failed(INPUTS_OF_OTHER_ORIGIN.to_owned());
         };
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         let performed = async {
-            let (action, signing) = match self.open_secrets(run, now).await {
+            let (action, signing) = match self.open_secrets(run, action, now).await {
                 Ok(opened) => opened,
                 Err(failed) => return Ending::from(failed),
             };
@@ -189,11 +194,16 @@ impl Executor {
     /// Decrypts what the attempt sends, and parses its action. The first attempt of a team reads its key, and each reads the
     /// named secrets of its action. It repeats this until the database answers or the attempt is stopped, because the action
     /// has not begun yet.
-    async fn open_secrets(&self, run: &Claimed, now: DateTime<Utc>) -> Result<(Action, Vec<SigningSecret>), Outcome> {
+    async fn open_secrets(
+        &self,
+        run: &Claimed,
+        document: &Value,
+        now: DateTime<Utc>,
+    ) -> Result<(Action, Vec<SigningSecret>), Outcome> {
         let mut pause = FIRST_PAUSE;
         let failed = |error: String, again| Outcome::Failed { error, result: None, again };
         loop {
-            match self.try_open_secrets(run, now).await {
+            match self.try_open_secrets(run, document, now).await {
                 Ok((action, signing)) => {
                     let action = Action::parse(&action).map_err(|error| failed(error.detail, Again::Never))?;
                     return Ok((action, signing));
@@ -217,11 +227,12 @@ impl Executor {
 
     async fn try_open_secrets<'a>(
         &self,
-        run: &'a Claimed,
+        run: &Claimed,
+        document: &'a Value,
         now: DateTime<Utc>,
     ) -> Result<(Cow<'a, Value>, Vec<SigningSecret>), SecretError> {
         let (secrets, pool) = (&self.parts.secrets, &self.parts.pool);
-        let action = secrets.open_action(pool, run.team_id, &run.action).await?;
+        let action = secrets.open_action(pool, run.team_id, document).await?;
         let action = secrets.resolve_references(pool, run.team_id, action).await?;
         let origin = origin_of_action(&action).unwrap_or_default();
         let mut signing = Vec::new();

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
+use serde_json::Value;
 use workflows::definition::secret_inputs::{OtherOrigin, release_for_action};
 use workflows::definition::spec::Timing;
 
@@ -9,11 +10,16 @@ use crate::actions::Call;
 use crate::claim::Claimed;
 use crate::context::{Facts, build_context};
 
-/// Returns the call of this attempt.
+/// Returns the call of this attempt, with its action and its inputs.
 ///
 /// # Errors
 /// Refuses marked inputs that were sent for another origin than the URL of the action has now.
-pub(super) fn build_call(run: &Claimed, now: DateTime<Utc>) -> Result<Call, OtherOrigin> {
+pub(super) fn build_call(
+    run: &Claimed,
+    action: &Value,
+    inputs: &Value,
+    now: DateTime<Utc>,
+) -> Result<Call, OtherOrigin> {
     let facts = Facts {
         trigger: run.trigger,
         scheduled_time: run.scheduled_time,
@@ -32,7 +38,7 @@ pub(super) fn build_call(run: &Claimed, now: DateTime<Utc>) -> Result<Call, Othe
         trigger: run.trigger.as_str().to_owned(),
         scheduled_time: run.scheduled_time,
         attempt: run.attempt,
-        inputs: release_for_action(&run.inputs, &run.action)?,
+        inputs: release_for_action(inputs, action)?,
         context: build_context(&facts, now),
     })
 }

@@ -12,6 +12,8 @@ use uuid::Uuid;
 use workflows::definition::policies::Overlap;
 use workflows::signing::SigningSecret;
 
+use crate::document::Document;
+
 /// A run that this instance executes now.
 #[derive(Clone, Debug)]
 pub struct Claimed {
@@ -34,9 +36,9 @@ pub struct Claimed {
     /// How often a shutdown interrupted it after its request may have reached the receiver.
     pub cut_off: i32,
     /// The action's document.
-    pub action: Value,
+    pub action: Document,
     /// The inputs of the action.
-    pub inputs: Value,
+    pub inputs: Document,
     /// How many seconds this attempt may take.
     pub timeout_secs: i32,
     /// How many attempts may fail before the run fails.
@@ -299,7 +301,7 @@ pub async fn claim_due_runs(
             RETURNING r.*
         )
         SELECT c.id, c.workflow_id, w.team_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries, c.cut_off,
-               w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
+               w.action AS "action: Document", COALESCE(c.inputs, w.starting_inputs) AS "inputs!: Document", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,
@@ -350,7 +352,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
         -- read started runs: their rows are known, because the decision wrote them
         SELECT s.id AS "id!", w.id AS workflow_id, w.team_id, 'schedule'::text AS "trigger!: Trigger",
                s.scheduled_time AS "scheduled_time?", 1 AS "attempt!", 0 AS "tries!", 0 AS "recoveries!", 0 AS "cut_off!",
-               w.action, w.starting_inputs AS "inputs!", w.timeout_secs, w.max_attempts,
+               w.action AS "action: Document", w.starting_inputs AS "inputs!: Document", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,

@@ -15,6 +15,7 @@ mod auto_pause;
 mod call;
 pub mod claim;
 pub mod context;
+pub mod document;
 mod ends;
 mod executor;
 pub mod hand_over;

@@ -80,7 +80,7 @@ struct Use {
 
 impl Use {
     fn of_run(run: &Claimed, origin: Origin) -> Self {
-        let bytes = count_bytes(&run.action) + count_bytes(&run.inputs);
+        let bytes = [&run.action, &run.inputs].map(|document| document.read().map_or(0, count_bytes)).iter().sum();
         Self { team_id: run.team_id, workflow_id: run.workflow_id, origin, bytes }
     }
 }
