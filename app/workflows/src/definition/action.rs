@@ -82,8 +82,10 @@ impl Action {
 /// Checks what only a new or changed action must fulfil.
 ///
 /// # Errors
-/// Returns the field of a header that is reserved, or whose name another header has in other case.
+/// Fails for a body of too many values or digits, or returns the field of a header that is reserved, or whose name another
+/// header has in other case.
 pub fn check_new_action(document: &Value) -> Result<(), FieldError> {
+    document.get("body").map_or(Ok(()), |body| field::check_extent("action.body", body))?;
     let names = document.get("headers").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
     let mut seen = BTreeSet::new();
     for name in names {

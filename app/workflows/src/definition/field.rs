@@ -117,16 +117,47 @@ pub fn check_instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>,
 
 /// How many values inputs have at most: a value of two bytes takes 32 in memory.
 const MOST_VALUES: usize = 10_000;
+/// How many digits the numbers of a document have at most, written without an exponent, as Postgres returns them.
+const MOST_DIGITS: u32 = 100_000;
 
-/// Checks the inputs of runs: not too many values, and no NUL.
+/// Checks the inputs of runs: not too many values or digits, and no NUL.
 ///
 /// # Errors
-/// Fails for too many values, or returns the path of the string with a NUL.
+/// Fails for too many values or digits, or returns the path of the string with a NUL.
 pub fn check_inputs(field: &str, inputs: &Map<String, Value>) -> Result<(), FieldError> {
-    if count_values(inputs.values()) > MOST_VALUES {
+    let inputs = Value::Object(inputs.clone());
+    check_extent(field, &inputs)?;
+    no_nul(field, &inputs)
+}
+
+/// Refuses a document that would be much larger in memory, or as Postgres returns it, than as it was sent.
+///
+/// # Errors
+/// Fails for too many values or digits.
+pub fn check_extent(field: &str, document: &Value) -> Result<(), FieldError> {
+    if count_values(std::iter::once(document)) > MOST_VALUES + 1 {
         return Err(FieldError::invalid(field, format!("{field} must have at most {MOST_VALUES} values")));
     }
-    no_nul(field, &Value::Object(inputs.clone()))
+    if count_digits(document) > MOST_DIGITS {
+        let detail = format!(
+            "the numbers of {field} must have at most {MOST_DIGITS} digits, written without exponents: send texts instead"
+        );
+        return Err(FieldError::invalid(field, detail));
+    }
+    Ok(())
+}
+
+/// The digits of all numbers, approximately: a small text such as `1e308` has 309.
+fn count_digits(document: &Value) -> u32 {
+    match document {
+        Value::Number(number) => {
+            let exponent = number.as_f64().filter(|value| *value != 0.0).map_or(0.0, |value| value.abs().log10().abs());
+            17 + exponent as u32
+        }
+        Value::Array(items) => items.iter().map(count_digits).fold(0, u32::saturating_add),
+        Value::Object(members) => members.values().map(count_digits).fold(0, u32::saturating_add),
+        Value::Null | Value::Bool(_) | Value::String(_) => 0,
+    }
 }
 
 fn count_values<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
@@ -245,5 +276,15 @@ mod tests {
         assert!(check_inputs("inputs", &inputs(MOST_VALUES - 1)).is_ok());
         let error = check_inputs("inputs", &inputs(MOST_VALUES)).unwrap_err();
         assert_eq!((error.field.as_str(), error.detail.as_str()), ("inputs", "inputs must have at most 10000 values"));
+    }
+
+    #[test]
+    fn numbers_of_too_many_digits_are_refused() {
+        let inputs = |number: f64, times: usize| Map::from_iter([("a".to_owned(), Value::from(vec![number; times]))]);
+        for (number, most) in [(1e308, 307), (-1e308, 307), (1e-300, 315), (f64::MAX, 307), (0.0, 5_882), (1.5, 5_882)] {
+            assert_eq!(check_inputs("inputs", &inputs(number, most)), Ok(()), "{number}");
+            let error = check_inputs("inputs", &inputs(number, most + 1)).unwrap_err();
+            assert_eq!((error.code, error.field.as_str()), ("invalid_field", "inputs"), "{number}");
+        }
     }
 }
