@@ -200,10 +200,11 @@ async fn lost_runs(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
         -- lost runs: this statement locks none; each is locked one by one later
-        SELECT id, workflow_id
-          FROM runs
-         WHERE state = 'running' AND lease_until <= cronbox_now()
-         ORDER BY lease_until
+        SELECT r.id, r.workflow_id
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id
+         WHERE r.state = 'running' AND r.lease_until <= cronbox_now()
+           AND (w.state <> 'paused' OR r.trigger NOT IN ('schedule', 'catch_up') OR r.cancel_requested_on IS NOT NULL)
+         ORDER BY r.lease_until
          LIMIT $1
         "#,
         10 * BATCH,
@@ -217,13 +218,12 @@ async fn lock_lost(tx: &mut PgConnection, only: Option<Uuid>, limit: i64) -> sql
     sqlx::query_as!(
         Lost,
         r#"
-        -- lock lost runs: without the runs of a paused workflow, which wait until it is resumed, and would fill each
-        -- pass
+        -- lock lost runs: without those that a paused workflow holds, which would fill each pass
         SELECT r.id, r.workflow_id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
                w.on_lost AS "on_lost: OnLost", w.state AS "workflow_state: State"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.state = 'running' AND r.lease_until <= cronbox_now()
-           AND (w.state <> 'paused' OR r.cancel_requested_on IS NOT NULL)
+           AND (w.state <> 'paused' OR r.trigger NOT IN ('schedule', 'catch_up') OR r.cancel_requested_on IS NOT NULL)
            AND ($2::uuid IS NULL OR r.id = $2)
          ORDER BY r.lease_until
          LIMIT $1

@@ -23,11 +23,16 @@ async fn idle() -> Story {
 
 /// Inserts runs of an instance that was killed: running, with the time of their last heartbeat.
 async fn left_running(s: &Story, workflow: WorkflowId, runs: i32, last_sign: &str) {
-    let left = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, run_after, created_on, started_on, locked_by, locked_at, lease_until)
-                SELECT gen_random_uuid(), $1, 'manual', 'running', 1, $2, $2, $2, gen_random_uuid(), $3, $3 + INTERVAL '120 s'
-                  FROM generate_series(1, $4)";
+    left_running_by(s, "manual", workflow, runs, last_sign).await;
+}
+
+async fn left_running_by(s: &Story, trigger: &str, workflow: WorkflowId, runs: i32, last_sign: &str) {
+    let left = "INSERT INTO runs (id, workflow_id, trigger, scheduled_time, state, attempt, run_after, created_on, started_on, locked_by, locked_at, lease_until)
+                SELECT gen_random_uuid(), $1, $5, CASE $5 WHEN 'schedule' THEN $2 - make_interval(mins => nth) END, 'running', 1, $2, $2, $2, gen_random_uuid(), $3, $3 + INTERVAL '120 s'
+                  FROM generate_series(1, $4) AS nth";
     let last_sign: DateTime<Utc> = last_sign.parse().unwrap();
     let left = sqlx::query(left).bind(workflow.0).bind(s.clock.now()).bind(last_sign).bind(runs);
+    let left = left.bind(trigger);
     left.execute(&s.pool).await.unwrap();
 }
 
@@ -146,7 +151,7 @@ async fn lost_runs_of_paused_workflows_only_wait() {
     let active = s.create("0 9 * * *", "UTC").await;
     s.pause(paused).await;
     // More runs than one pass processes, and lost for longer.
-    left_running(&s, paused, 150, "2026-03-02T11:00:00Z").await;
+    left_running_by(&s, "schedule", paused, 150, "2026-03-02T11:00:00Z").await;
     left_running(&s, active, 1, "2026-03-02T11:30:00Z").await;
     assert_eq!(s.job("recovery").await, all(1, 0, 0));
     assert_eq!(states(&s).await, "accepted 1\nrunning 150");
@@ -154,6 +159,19 @@ async fn lost_runs_of_paused_workflows_only_wait() {
     assert!(matches!(s.job("recovery").await, Did::Some(_)));
     assert_eq!(s.job("recovery").await, all(50, 0, 0));
     s.publish().await;
+    s.end_early().await;
+}
+
+/// A pause holds automatic runs only. A run that a person has requested would keep the workflow's slot until the resume.
+#[tokio::test]
+async fn lost_runs_on_request_continue_in_a_pause() {
+    let s = idle().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    left_running_by(&s, "schedule", wf, 2, "2026-03-02T11:00:00Z").await;
+    left_running(&s, wf, 1, "2026-03-02T11:00:00Z").await;
+    s.pause(wf).await;
+    assert_eq!(s.job("recovery").await, all(1, 0, 0));
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted' AND trigger = 'manual'").await, 1);
     s.end_early().await;
 }
 

@@ -254,7 +254,8 @@ async fn workflows_with_live_runs(
                OR l.handed_over_until < $2,
                FALSE) AS "may_advance!"
           FROM live l
-          JOIN workflows w ON w.id = l.workflow_id
+               -- the last one ends the batch, also if it was deleted
+          LEFT JOIN workflows w ON w.id = l.workflow_id
          CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots) p
          ORDER BY l.workflow_id
         "#,
