@@ -111,6 +111,10 @@ async fn a_deleted_team_leaves_only_its_history() {
     s.job("bulk").await;
     s.admin().delete(&path).await.refused(409, "team_not_empty", None);
     assert_eq!(theirs.post("/api/v1/bulk", &json!({"verb": "delete"})).await.status, 403, "only an admin deletes");
+    let editor = json!({"name": "edits all teams", "kind": "admin", "scopes": ["edit"]});
+    let editor = s.admin().post("/api/v1/keys", &editor).await.expect(201).json;
+    let editor = Api::new(s.url(), editor["key"].as_str().unwrap());
+    editor.post("/api/v1/bulk", &bulk("delete")).await.refused(403, "forbidden", None);
     s.admin().post("/api/v1/bulk", &bulk("delete")).await.expect(202);
     s.job("bulk").await;
     s.publish().await;

@@ -1,6 +1,6 @@
 //! Step 7 of 7: the API of bulk operations: one request that applies a verb to many workflows or runs.
 
-use access::keys::Kind;
+use access::rights::Scope;
 use api_types::bulk::{BulkItemView, BulkView};
 use axum::Json;
 use axum::extract::State;
@@ -108,8 +108,8 @@ pub(crate) async fn create_bulk_operation(
     Creation(body, repeat): Creation<BulkBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    if body.verb == Verb::Delete && caller.kind != Kind::Admin {
-        return Err(Error::forbidden("only an admin deletes workflows"));
+    if body.verb == Verb::Delete && !caller.permits(Scope::Admin) {
+        return Err(Error::forbidden("only a key with the scope admin deletes workflows"));
     }
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
     let request = parse_request(body, team_id, edit.now)?;
