@@ -3,7 +3,7 @@
 use regex::Regex;
 use reqwest::Method;
 use serde_json::json;
-use tests::{Answer, Api, Story, send_request};
+use tests::{Answer, Api, Story, Visitor, send_request};
 
 /// Of answers for programs.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
@@ -109,5 +109,38 @@ async fn invented_sessions_are_limited_by_address() {
     let link = stranger.request(Method::POST, "/sign-in/link").header("sec-fetch-site", "same-origin");
     let link = link.header("content-type", "application/x-www-form-urlencoded").body("link=invented");
     assert_eq!(send_request(link).await.status, 429);
+    s.end().await;
+}
+
+/// Whoever shares the address of a flood, for example behind a proxy, goes on.
+#[tokio::test]
+async fn sessions_outlive_a_flood_of_invented_ones() {
+    let mut s = Story::today().await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let flooded = s.another_app_with(|config| config.bad_keys_per_min = 3).await.unwrap();
+    let visitor = Visitor::of_session(&flooded, visitor.session());
+    for nth in 0..4 {
+        let invented = Api::without_key(&flooded).request(Method::GET, "/workflows");
+        let answer = send_request(invented.header("cookie", format!("cronbox=invented-{nth}"))).await;
+        assert_eq!(answer.status, if nth < 3 { 200 } else { 429 });
+    }
+    assert!(visitor.read_page("/workflows").await.contains("Workflows"));
+    s.end().await;
+}
+
+/// Also one that may do nothing else: its key has expired.
+#[tokio::test]
+async fn a_refused_session_can_be_ended() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    let key = json!({"name": "k", "kind": "admin", "expires_on": "2026-03-02T10:00:00Z"});
+    let key = s.admin().post("/api/v1/keys", &key).await.expect(201).json;
+    let visitor = Visitor::sign_in(s.url(), key["key"].as_str().unwrap()).await;
+    s.now_is("2026-03-02T10:00:00Z").await;
+    let led = send_request(visitor.request_page("/workflows")).await.expect(303);
+    assert_eq!(header(&led, "location"), "/sign-in?next=%2Fworkflows");
+    visitor.send_form("/sign-out", "").await.expect(200);
+    assert_eq!(s.count("SELECT count(*) FROM console_sessions WHERE ended_on IS NULL").await, 0);
+    let audited = s.admin().get("/api/v1/audit?verb=sign-out").await.expect(200).json;
+    assert_eq!(audited["items"][0]["actor"], format!("key:{}", key["prefix"].as_str().unwrap()));
     s.end().await;
 }

@@ -43,6 +43,12 @@ impl Visitor {
         Self { base: base.to_owned(), cookie: format!("cronbox={text}"), http }
     }
 
+    /// The text of the session in the cookie.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        self.cookie.split_once('=').map_or("", |(_, text)| text)
+    }
+
     /// A request for a page. Without its session it would be led to the sign-in.
     pub fn request_page(&self, path: &str) -> RequestBuilder {
         self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie)

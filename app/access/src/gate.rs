@@ -285,6 +285,8 @@ pub struct Gate {
     in_flight: InFlight,
     tokens: KnownTokens,
     sessions: Cache<[u8; 32], Option<KnownSession>>,
+    /// As `active`, of sessions.
+    open_sessions: Cache<(), Arc<HashSet<[u8; 32]>>>,
     uses: KeyUses,
     limits: Limits,
 }
@@ -302,6 +304,7 @@ impl Gate {
             in_flight: InFlight::default(),
             tokens: KnownTokens::kept_for(BELIEVED_FOR),
             sessions: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
+            open_sessions: Cache::builder().max_capacity(1).time_to_live(ACTIVE_KEYS_FRESH_FOR).build(),
             uses: KeyUses::default(),
             limits,
         }
@@ -311,13 +314,14 @@ impl Gate {
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
         self.tokens.forget_all();
-        self.sessions.invalidate_all();
+        self.forget_sessions();
         self.active.invalidate_all();
     }
 
     /// Forgets the sessions of this instance at once, because one has ended.
     pub fn forget_sessions(&self) {
         self.sessions.invalidate_all();
+        self.open_sessions.invalidate_all();
     }
 
     /// Removes idle entries of the limiters; called periodically.

@@ -4,6 +4,7 @@
 //! which the database has the SHA-256. A session has no rights of its own: each request reads its key, or what the groups
 //! of its person permit, again.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use base64::Engine as _;
@@ -156,6 +157,23 @@ pub async fn find_session(
         let holder = row.key_id.map_or_else(|| Holder::Person(person(row.expires_on)), Holder::Key);
         (row.id, holder, row.expires_on)
     }))
+}
+
+/// Returns the digests of all sessions that have not ended.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn list_open_digests(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<HashSet<[u8; 32]>> {
+    let digests = sqlx::query_scalar!(
+        r#"
+        -- list the digests of open sessions
+        SELECT digest FROM console_sessions WHERE ended_on IS NULL AND expires_on > $1
+        "#,
+        now,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok()).collect())
 }
 
 /// Ends a session, with its entry in the audit log; `false` if it had ended.

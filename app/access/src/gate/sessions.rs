@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use uuid::Uuid;
+use workflows::audit::Edit;
 
 use super::{Admission, Caller, Gate, KnownSession};
 use crate::keys::find_active_key;
@@ -13,7 +14,7 @@ use crate::people::groups::Groups;
 use crate::people::person::Person;
 use crate::people::signed_in::SignedIn;
 use crate::people::token::Claims;
-use crate::sessions::{Holder, digest_of, find_session};
+use crate::sessions::{Holder, digest_of, find_session, list_open_digests};
 
 impl Gate {
     /// Decides what the holder of a session may do; `None` if the session has ended, or its key was revoked.
@@ -31,13 +32,17 @@ impl Gate {
         let digest = digest_of(text);
         let known = match self.sessions.get(&digest).await {
             Some(known) => known,
-            // As an unknown key: a flood of invented cookies reads no database. No session has this id.
-            None if !self.take_try(peer) => return Ok(Some((Uuid::nil(), Admission::TooManyUnknown))),
             None => {
+                // As an unknown key: a flood of invented cookies reads no database, and no session waits for its end.
+                let has_try = self.take_try(peer);
+                if !has_try && !self.is_open_session(pool, digest, now).await? {
+                    // No session has this id.
+                    return Ok(Some((Uuid::nil(), Admission::TooManyUnknown)));
+                }
                 let read = Box::pin(self.read_session(pool, digest, groups, now));
                 let known = self.sessions.try_get_with(digest, read).await?;
-                if known.is_some() {
-                    self.return_session_try(peer);
+                if has_try && known.is_some() {
+                    self.return_sign_in_try(peer);
                 }
                 known
             }
@@ -54,15 +59,57 @@ impl Gate {
         Ok(Some((session.id, if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) })))
     }
 
-    /// Takes a try of this address for a link; without one, the database is not asked.
+    /// Takes a try of this address for a link, or for a code of the provider; without one, nobody is asked about it.
     #[must_use]
-    pub fn take_link_try(&self, peer: IpAddr) -> bool {
+    pub fn take_sign_in_try(&self, peer: IpAddr) -> bool {
         self.take_try(peer)
     }
 
-    /// Returns the try of a session or of a link that exists.
-    pub fn return_session_try(&self, peer: IpAddr) {
+    /// Returns the try of a session, a link or a code that was good.
+    pub fn return_sign_in_try(&self, peer: IpAddr) {
         self.bad.iter().for_each(|bad| bad.return_try(peer));
+    }
+
+    /// Whether this is the digest of a session that was open some seconds ago; as [`Self::is_active`] of a key.
+    async fn is_open_session(
+        &self,
+        pool: &PgPool,
+        digest: [u8; 32],
+        now: DateTime<Utc>,
+    ) -> Result<bool, Arc<sqlx::Error>> {
+        let read = self.open_sessions.try_get_with((), async {
+            let mut connection = pool.acquire().await?;
+            Ok::<_, sqlx::Error>(Arc::new(list_open_digests(&mut connection, now).await?))
+        });
+        Ok(read.await?.contains(&digest))
+    }
+
+    /// A session, and the edit with which its holder ends it: it may do that whatever else it may do now.
+    ///
+    /// # Errors
+    /// Fails if the database does not answer.
+    pub async fn edit_of_holder(
+        &self,
+        db: &mut PgConnection,
+        text: &str,
+        peer: IpAddr,
+        now: DateTime<Utc>,
+        traceparent: String,
+    ) -> sqlx::Result<Option<(Uuid, Edit)>> {
+        let Some((id, holder, _)) = find_session(db, digest_of(text), now).await? else { return Ok(None) };
+        let (actor, name) = match holder {
+            Holder::Key(key_id) => match self.caller_of_key(db, key_id).await? {
+                Some(caller) => (caller.actor(), caller.name.to_string()),
+                None => return Ok(None),
+            },
+            Holder::Person(claims) => {
+                let person = Person::of_claims(&claims);
+                (person.actor, person.name)
+            }
+        };
+        let edit =
+            Edit { actor, actor_name: Some(name), source_address: Some(peer), now, traceparent: Some(traceparent) };
+        Ok(Some((id, edit)))
     }
 
     async fn read_session(

@@ -11,7 +11,7 @@ use axum::{Extension, Form, Router};
 use console::pages::sign_in::safe_address;
 use serde::Deserialize;
 
-use super::cookie::Transport;
+use super::cookie::{Transport, find_session};
 use super::provider;
 use super::session::{begin, page_of, show_refusal};
 use super::visit::find_visitor;
@@ -110,7 +110,7 @@ async fn by_link(
 async fn use_link(app: &App, Peer(peer): Peer, headers: &HeaderMap, link: &str) -> Result<header::HeaderValue, Error> {
     let transport = Transport::of_request(headers);
     transport.cookie_name()?;
-    if !app.gate.take_link_try(peer) {
+    if !app.gate.take_sign_in_try(peer) {
         admitted(app, Admission::TooManyUnknown)?;
     }
     let now = app.clock.now();
@@ -124,7 +124,7 @@ async fn use_link(app: &App, Peer(peer): Peer, headers: &HeaderMap, link: &str) 
     let Some(caller) = caller else {
         return Err(Error::unauthorized());
     };
-    app.gate.return_session_try(peer);
+    app.gate.return_sign_in_try(peer);
     let caller = caller.at_address(peer);
     let who = SignIn::Key { id: caller.key_id(), team_id: caller.team_id };
     let (_, text) = sessions::begin_session(&mut tx, who, &caller.edit_at(now, new_traceparent())).await?;
@@ -132,19 +132,29 @@ async fn use_link(app: &App, Peer(peer): Peer, headers: &HeaderMap, link: &str) 
     transport.begin(&text)?.ok_or_else(|| Error::Internal(anyhow::anyhow!("the cookie is no header")))
 }
 
-/// Ends the session of the browser.
+/// Ends the session of the browser, also one that may do nothing else now, for example from this network.
 async fn end(State(app): State<App>, peer: Option<Extension<Peer>>, headers: HeaderMap) -> Result<Response, Error> {
     let peer = peer.map_or_else(Peer::unknown, |Extension(peer)| peer);
-    if let Some((id, Admission::Admitted(caller))) = find_visitor(&app, &headers, peer).await? {
-        let edit = caller.at_address(peer.0).edit_at(app.clock.now(), new_traceparent());
-        let mut tx = db::begin_transaction(&app.pools.edits).await?;
-        sessions::end_session(&mut tx, id, "sign-out", &edit).await?;
-        tx.commit().await?;
-        app.gate.forget_sessions();
+    match find_visitor(&app, &headers, peer).await? {
+        Some((_, Admission::TooManyUnknown)) => drop(admitted(&app, Admission::TooManyUnknown)?),
+        Some(_) => end_session(&app, &headers, peer).await?,
+        None => {}
     }
     let mut answer = (StatusCode::OK, [("hx-redirect", "/sign-in")]).into_response();
     if let Some(cookie) = Transport::of_request(&headers).end() {
         answer.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(answer)
+}
+
+async fn end_session(app: &App, headers: &HeaderMap, Peer(peer): Peer) -> Result<(), Error> {
+    let text = find_session(headers).unwrap_or_default();
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let found = app.gate.edit_of_holder(&mut tx, text, peer, app.clock.now(), new_traceparent()).await?;
+    if let Some((id, edit)) = found {
+        sessions::end_session(&mut tx, id, "sign-out", &edit).await?;
+    }
+    tx.commit().await?;
+    app.gate.forget_sessions();
+    Ok(())
 }

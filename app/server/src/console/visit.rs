@@ -28,8 +28,9 @@ pub(super) async fn identify_visitor(State(app): State<App>, request: Request, n
     let text = cookie::find_session(&parts.headers).unwrap_or_default();
     let found = find_visitor(&app, &parts.headers, peer).await?;
     let visit = match found {
+        // As a session that has ended.
+        Some((_, Admission::Expired)) | None => None,
         Some((_, admission)) => Some(visit_of(&app, &parts, text, admitted(&app, admission)?)),
-        None => None,
     };
     let mut request = Request::from_parts(parts, body);
     let Some(visit) = visit else { return Ok(lead_to_sign_in(&request)) };
