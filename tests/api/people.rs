@@ -784,3 +784,47 @@ async fn people_of_several_teams_use_each_page() {
     }
     people.end().await;
 }
+
+/// Anybody can invent a code, and the cookie of a sign-in that was never begun: else the app would ask the provider as often
+/// as a stranger wants, with its own secret.
+#[tokio::test]
+async fn invented_codes_ask_the_provider_seldom() {
+    let provider = Provider::with_keys(&[("r", &Pair::rsa())]).await;
+    let people = Signed::with_limits(&provider, |config| {
+        config.bad_keys_per_min = 3;
+        config.oidc.oidc_client_id = Some("cronbox".to_owned());
+        config.mail.public_url = Some(format!("http://{}", config.bind_addr).parse().unwrap());
+    })
+    .await;
+    let invented = async || {
+        let callback = Api::without_key(&people.url).request(Method::GET, "/sign-in/callback?state=a&code=invented");
+        send_request(callback.header("cookie", "cronbox-sign-in=a.b.c.")).await
+    };
+    for _ in 0..3 {
+        assert!(invented().await.expect(401).text.contains("did not confirm the sign-in"));
+    }
+    invented().await.expect(429);
+    assert_eq!(provider.redeemed(), 3);
+    people.end().await;
+}
+
+/// More tokens than may wait for a provider that does not answer are decided by the keys that are known.
+#[tokio::test]
+async fn known_keys_decide_what_may_not_wait() {
+    let pair = Pair::rsa();
+    let provider = Provider::with_keys(&[("r", &pair)]).await;
+    let people = Signed::with(&provider).await;
+    let list = async || {
+        let claims = provider.claims("ann", &["devs"], people.s.clock.now().timestamp());
+        people.get("/api/v1/workflows", &pair.token("r", &claims)).await.status
+    };
+    assert_eq!(list().await, 200);
+    provider.answers(Answers::Error);
+    people.s.set_clock("2026-03-02T12:11:00Z".parse().unwrap()).await;
+    assert_eq!(list().await, 200, "the provider does not answer");
+    provider.answers(Answers::Slow);
+    people.s.set_clock("2026-03-02T12:12:00Z".parse().unwrap()).await;
+    let answers: Vec<u16> = futures::future::join_all((0..80).map(|_| list())).await;
+    assert_eq!(answers, [200; 80]);
+    people.end().await;
+}

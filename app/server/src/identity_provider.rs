@@ -17,7 +17,7 @@ use access::people::token::{Claims, Refusal, TokenRules, UnverifiedToken};
 use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
 use egress::Client;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use url::Url;
 
 use code::TokenAnswer;
@@ -31,8 +31,10 @@ const USABLE_FOR: TimeDelta = TimeDelta::hours(24);
 /// The least time between two fetches.
 const FETCH_INTERVAL: TimeDelta = TimeDelta::seconds(30);
 
-/// How many requests may wait for the provider.
+/// How many tokens may wait for the provider.
 const MOST_WAITING: usize = 64;
+/// How many sign-ins to the console may wait for the provider. They take no place of a token.
+const MOST_SIGNING_IN: usize = 16;
 
 /// What the operator says about the provider.
 #[derive(Clone, Debug)]
@@ -60,8 +62,17 @@ struct Parts {
     /// Locked while a fetch is in flight.
     fetching: Mutex<()>,
     waiting: Semaphore,
-    /// Where people sign in to the console, and when that was read.
-    endpoints: Mutex<Option<(Endpoints, DateTime<Utc>)>>,
+    signing_in: Semaphore,
+    endpoints: Mutex<KnownEndpoints>,
+}
+
+/// Where people sign in to the console.
+#[derive(Default)]
+struct KnownEndpoints {
+    /// And when that was read.
+    read: Option<(Endpoints, DateTime<Utc>)>,
+    /// When the provider did not say it.
+    failed_on: Option<DateTime<Utc>>,
 }
 
 #[derive(Clone, Default)]
@@ -93,9 +104,9 @@ impl IdentityProvider {
         discovery::document_url(&rules.issuer, *is_http_permitted)
             .and_then(|url| fetch::check_address(&client, &url))
             .with_context(|| format!("CRONBOX_OIDC_ISSUER is {:?}", rules.issuer))?;
-        let waiting = Semaphore::new(MOST_WAITING);
+        let (waiting, signing_in) = (Semaphore::new(MOST_WAITING), Semaphore::new(MOST_SIGNING_IN));
         let (known, fetching, endpoints) = (RwLock::default(), Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Parts { settings, client, known, fetching, waiting, endpoints })))
+        Ok(Self(Arc::new(Parts { settings, client, known, fetching, waiting, signing_in, endpoints })))
     }
 
     /// What groups permit.
@@ -130,7 +141,11 @@ impl IdentityProvider {
             return Some(keys);
         }
         // A client may invent names of keys: those that wait for the provider are few, and take few places of the instance.
-        let _waiting = self.0.waiting.try_acquire().ok()?;
+        // The others are decided as those that have waited in vain, if the provider did not answer the last time.
+        let Ok(_waiting) = self.0.waiting.try_acquire() else {
+            let known = self.known();
+            return known.usable_keys(now).map(|(keys, _)| keys).filter(|keys| known.has_failed && has_key(keys));
+        };
         // In a task of its own, so that a client that disconnects does not end the fetch for which others wait.
         tokio::spawn(self.clone().fetch_again(now)).await.ok();
         let known = self.known();
@@ -180,6 +195,7 @@ impl IdentityProvider {
     /// Fails if the console has no client, or if the provider does not say where people sign in.
     pub async fn authorization_url(&self, redirect: &Url, flow: &Flow, now: DateTime<Utc>) -> anyhow::Result<Url> {
         let client = self.client()?;
+        let _place = self.take_sign_in_place()?;
         Ok(client.authorization_url(self.endpoints(now).await?.authorization, redirect, flow))
     }
 
@@ -195,6 +211,7 @@ impl IdentityProvider {
         now: DateTime<Utc>,
     ) -> anyhow::Result<Claims> {
         let client = self.client()?;
+        let _place = self.take_sign_in_place()?;
         let (form, endpoint) = (client.form(redirect, code, flow), self.endpoints(now).await?.token);
         let answer = fetch::post_form(&self.0.client, &endpoint, form, client.authorization()?).await;
         let answer: TokenAnswer =
@@ -226,20 +243,33 @@ impl IdentityProvider {
         self.0.settings.client.as_ref().context("CRONBOX_OIDC_CLIENT_ID is not set")
     }
 
-    /// Where people sign in; the provider is asked every ten minutes at most while it answers.
+    fn take_sign_in_place(&self) -> anyhow::Result<SemaphorePermit<'_>> {
+        self.0.signing_in.try_acquire().context("too many sign-ins wait for the provider")
+    }
+
+    /// Where people sign in; the provider is asked every ten minutes at most while it answers, else every 30 s.
     async fn endpoints(&self, now: DateTime<Utc>) -> anyhow::Result<Endpoints> {
-        let _waiting = self.0.waiting.try_acquire().context("too many requests wait for the provider")?;
         let mut known = self.0.endpoints.lock().await;
-        if let Some((endpoints, read_on)) = &*known
+        if let Some((endpoints, read_on)) = &known.read
             && now - *read_on < FRESH_FOR
         {
             return Ok(endpoints.clone());
         }
+        ensure!(
+            known.failed_on.is_none_or(|failed_on| now - failed_on >= FETCH_INTERVAL),
+            "the provider did not say some seconds ago where people sign in"
+        );
         let settings = &self.0.settings;
-        let fetched =
-            discovery::fetch_endpoints(&self.0.client, &settings.rules.issuer, settings.is_http_permitted).await?;
-        *known = Some((fetched.clone(), now));
-        Ok(fetched)
+        match discovery::fetch_endpoints(&self.0.client, &settings.rules.issuer, settings.is_http_permitted).await {
+            Ok(fetched) => {
+                *known = KnownEndpoints { read: Some((fetched.clone(), now)), failed_on: None };
+                Ok(fetched)
+            }
+            Err(error) => {
+                known.failed_on = Some(now);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
@@ -55,6 +55,7 @@ struct Shared {
     answers: Mutex<Answers>,
     fetches: AtomicUsize,
     redirected: AtomicUsize,
+    redeemed: AtomicUsize,
 }
 
 /// The provider.
@@ -68,18 +69,22 @@ impl Provider {
     pub(crate) async fn with_keys(keys: &[(&str, &Pair)]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
-        let discovery = json!({"issuer": issuer, "jwks_uri": format!("{issuer}/jwks")});
+        let at = |path: &str| format!("{issuer}/{path}");
+        let discovery = json!({"issuer": issuer, "jwks_uri": at("jwks"), "authorization_endpoint": at("authorize"),
+                               "token_endpoint": at("token")});
         let shared = Arc::new(Shared {
             issuer,
             discovery: Mutex::new(discovery),
             answers: Mutex::new(Answers::Keys(jwks(keys))),
             fetches: AtomicUsize::new(0),
             redirected: AtomicUsize::new(0),
+            redeemed: AtomicUsize::new(0),
         });
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(show_discovery))
             .route("/jwks", get(show_keys))
             .route("/redirected", get(show_redirected))
+            .route("/token", post(refuse_code))
             .with_state(shared.clone());
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { shared, serving }
@@ -97,6 +102,11 @@ impl Provider {
     /// How often a client followed its redirect.
     pub(crate) fn redirected(&self) -> usize {
         self.shared.redirected.load(Ordering::SeqCst)
+    }
+
+    /// How often a code was sent to it, all of which it refuses.
+    pub(crate) fn redeemed(&self) -> usize {
+        self.shared.redeemed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn answers(&self, answers: Answers) {
@@ -128,6 +138,11 @@ async fn show_discovery(State(shared): State<Arc<Shared>>) -> Response {
 async fn show_redirected(State(shared): State<Arc<Shared>>) -> Response {
     shared.redirected.fetch_add(1, Ordering::SeqCst);
     axum::Json(json!({"keys": []})).into_response()
+}
+
+async fn refuse_code(State(shared): State<Arc<Shared>>) -> Response {
+    shared.redeemed.fetch_add(1, Ordering::SeqCst);
+    (StatusCode::BAD_REQUEST, axum::Json(json!({"error": "invalid_grant"}))).into_response()
 }
 
 async fn show_keys(State(shared): State<Arc<Shared>>) -> Response {

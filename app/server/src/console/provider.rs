@@ -1,5 +1,9 @@
 //! `/sign-in/provider`, `/sign-in/callback`: a person signs in with the provider of the operator.
 
+use std::net::IpAddr;
+
+use access::gate::Admission;
+use access::people::token::Claims;
 use access::sessions::SignIn;
 use anyhow::Context as _;
 use axum::Extension;
@@ -13,7 +17,7 @@ use url::Url;
 use super::cookie::{Transport, find_cookie};
 use super::session::{begin, show_reason, show_refusal};
 use crate::App;
-use crate::api::request::auth::Peer;
+use crate::api::request::auth::{Peer, admitted};
 use crate::api::request::error::Error;
 use crate::identity_provider::{Flow, IdentityProvider};
 
@@ -140,18 +144,37 @@ async fn sign_in(
     callback: &Callback,
     flow: &Flow,
 ) -> Result<HeaderValue, Refused> {
-    let (provider, redirect) = (provider(app)?, callback_url(app).map_err(Error::Internal)?);
-    let claims = match callback.error.get(..LONGEST_CODE).unwrap_or(&callback.error) {
-        "" => provider.redeem_code(&redirect, &callback.code, flow, app.clock.now()).await,
-        code => Err(anyhow::anyhow!("the provider sent the browser back with {code:?}")),
-    };
-    let claims = claims.map_err(|error| {
+    let claims = redeem(app, peer, callback, flow).await?.map_err(|error| {
         tracing::info!(error = format!("{error:#}"), %peer, "sign-in with the provider refused");
         Refused::NotConfirmed
     })?;
+    let provider = provider(app)?;
     let caller = app.gate.caller_of_person(&app.pools.reads, &claims, Some(provider.groups())).await?;
     let caller = caller.ok_or(Refused::NoGroup)?;
     Ok(begin(app, headers, &caller.at_address(peer), SignIn::Person(&claims)).await?)
+}
+
+/// What the provider says of the code. Anybody can invent one with its cookie, so an address has few tries, as for keys:
+/// else it could make the app ask the provider without end, until the provider refuses the app.
+async fn redeem(
+    app: &App,
+    peer: IpAddr,
+    callback: &Callback,
+    flow: &Flow,
+) -> Result<anyhow::Result<Claims>, Refused> {
+    let (provider, redirect) = (provider(app)?, callback_url(app).map_err(Error::Internal)?);
+    if !callback.error.is_empty() {
+        let code: String = callback.error.chars().take(LONGEST_CODE).collect();
+        return Ok(Err(anyhow::anyhow!("the provider sent the browser back with {code:?}")));
+    }
+    if !app.gate.take_sign_in_try(peer) {
+        admitted(app, Admission::TooManyUnknown)?;
+    }
+    let claims = provider.redeem_code(&redirect, &callback.code, flow, app.clock.now()).await;
+    if claims.is_ok() {
+        app.gate.return_sign_in_try(peer);
+    }
+    Ok(claims)
 }
 
 fn provider(app: &App) -> Result<&IdentityProvider, Error> {
