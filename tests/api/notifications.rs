@@ -180,3 +180,38 @@ async fn objects_of_other_teams_are_missing() {
     }
     s.end().await;
 }
+
+/// Else an editor could send any number of mails to anybody by the operator's mail server.
+#[tokio::test]
+async fn a_channel_is_tested_as_often_as_it_sends() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    let body = json!({"name": "n", "kind": "aws", "target_arn": TOPIC, "max_per_hour": 2});
+    let id = s.editor().post(CHANNELS, &body).await.expect(201).id();
+    let test = format!("{CHANNELS}/{id}:test");
+    for _ in 0..2 {
+        s.editor().post_empty(&test).await.expect(200);
+    }
+    let refused = s.editor().post_empty(&test).await;
+    assert_eq!(refused.headers["retry-after"], "60");
+    refused.refused(429, "rate_limited", None);
+    s.now_is("2026-03-02T10:00:00Z").await;
+    s.editor().post_empty(&test).await.expect(200);
+    s.end().await;
+}
+
+/// The triggers of decisions refer to rules in transactions that have fires of all teams.
+#[tokio::test]
+async fn edits_of_a_rule_hold_no_decision_up() {
+    let s = Story::today().await;
+    let channel = json!({"name": "n", "kind": "aws", "target_arn": TOPIC});
+    let channel = s.editor().post(CHANNELS, &channel).await.expect(201).id();
+    let rule = json!({"event": "missed", "channel_ids": [channel]});
+    let rule = s.editor().post(RULES, &rule).await.expect(201).id();
+    let mut edit = db::begin_transaction(&s.pool).await.unwrap();
+    assert!(notifications::rule::lock_rule(&mut edit, rule, Some(s.keys.team_id + 1)).await.unwrap().is_none());
+    s.execute("SELECT FROM notification_rules FOR UPDATE NOWAIT").await;
+    assert!(notifications::rule::lock_rule(&mut edit, rule, Some(s.keys.team_id)).await.unwrap().is_some());
+    s.execute("SELECT FROM notification_rules FOR KEY SHARE NOWAIT").await;
+    drop(edit);
+    s.end().await;
+}

@@ -179,6 +179,12 @@ impl Channel {
         &self.name
     }
 
+    /// How many messages it sends in an hour at most.
+    #[must_use]
+    pub fn max_per_hour(&self) -> i32 {
+        self.max_per_hour
+    }
+
     /// How messages are sent. The table permits no other word.
     #[must_use]
     pub fn kind(&self) -> ChannelKind {
@@ -364,12 +370,33 @@ pub async fn lock_channel(tx: &mut PgConnection, id: i64, team_id: Option<i64>) 
                is_enabled, version, created_on, updated_on
           FROM notification_channels
          WHERE id = $1 AND ($2::bigint IS NULL OR team_id = $2)
-           FOR UPDATE
+           FOR NO KEY UPDATE
         "#,
         id,
         team_id,
     )
     .fetch_optional(tx)
+    .await
+}
+
+/// Whether a channel may be tested: so often an hour as it may send messages. The caller has locked it, and writes the
+/// entry of the audit log by which the test counts.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn may_be_tested(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc>) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a channel was tested less often in the last hour than it may send
+        SELECT count(*) < $3 AS "may_be_tested!"
+          FROM audit_log
+         WHERE subject = $1 AND verb = 'test' AND at > $2::timestamptz - INTERVAL '1 hour'
+        "#,
+        format!("notification-channel:{}", channel.id),
+        now,
+        i64::from(channel.max_per_hour),
+    )
+    .fetch_one(tx)
     .await
 }
 

@@ -309,7 +309,8 @@ pub async fn find_rule(db: &mut PgConnection, id: i64, team_id: Option<i64>) -> 
     .await
 }
 
-/// As [`find_rule`], and locks it until the transaction ends.
+/// As [`find_rule`], and locks it until the transaction ends. Decisions and ends of runs may refer to it meanwhile: those
+/// of other teams are in the same transactions.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses a statement.
@@ -317,9 +318,12 @@ pub async fn lock_rule(tx: &mut PgConnection, id: i64, team_id: Option<i64>) -> 
     sqlx::query!(
         r#"
         -- lock a rule; the next statement reads it
-        SELECT FROM notification_rules WHERE id = $1 FOR UPDATE
+        SELECT FROM notification_rules
+         WHERE id = $1 AND ($2::bigint IS NULL OR team_id = $2)
+           FOR NO KEY UPDATE
         "#,
         id,
+        team_id,
     )
     .fetch_optional(&mut *tx)
     .await?;

@@ -20,7 +20,7 @@ use super::rules::{OfTeamParams, require_written};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::edit_transaction::wait_team_turn;
-use crate::api::request::error::{Error, Problem};
+use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::etag::Versioned;
 use crate::api::request::extract::{self, Body, EmptyBody, Id, IfMatch, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -259,7 +259,10 @@ pub(crate) async fn test_channel(
     }
     let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    let channel = channel::find_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    let channel = channel::lock_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    if !channel::may_be_tested(&mut tx, &channel, edit.now).await? {
+        return Err(tested_too_often(&channel));
+    }
     let subject = format!("notification-channel:{id}");
     let entry = Entry { verb: "test", subject, team_id: Some(channel.team_id), before: None, after: None };
     audit::record_entry(&mut tx, &edit, entry).await?;
@@ -274,4 +277,13 @@ pub(crate) async fn test_channel(
     }
     let sent = app.courier()?.send_test(&channel, edit.now).await?;
     Ok(Json(TestResultView { delivered: sent.is_ok(), error: sent.err(), message_id }))
+}
+
+/// Else its receivers, whom an editor names, could get any number of messages from the operator's mail server.
+fn tested_too_often(channel: &Channel) -> Error {
+    let quota = channel.max_per_hour();
+    let detail = format!("the channel was tested {quota} times in the last hour, as often as it may send messages");
+    let limit =
+        Limit { policy: "channel-tests-per-hour", quota: quota.into(), window_secs: Some(3_600), retry_secs: 60 };
+    Error::limited("rate_limited", detail, limit)
 }
