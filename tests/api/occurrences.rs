@@ -62,11 +62,31 @@ async fn a_list_with_fires_has_a_bounded_span() {
     let of_old = "from=2026-02-01T00:00:00Z&decision=missed";
     assert_eq!(listed(&s.editor(), of_old).await.len(), 6);
     assert_eq!(listed(&s.editor(), "from=2026-02-01T00:00:00Z&to=2026-02-03T00:00:00Z").await, Vec::<String>::new());
+    // Seven days that end now, as the console asks for them.
+    assert_eq!(listed(&s.editor(), "from=2026-02-23T09:09:30Z").await.len(), 10);
+    s.editor().get("/api/v1/occurrences?from=2026-02-23T09:09:29Z").await.refused(400, "invalid_field", Some("from"));
     s.editor().get("/api/v1/occurrences?decision=lost").await.refused(400, "invalid_field", Some("decision"));
     for key in ["7", "2026-03-02T09:00:00Z", "2026-03-02T09:03:00Z,1", "+10000-01-01T00:00:00Z,1"] {
         let cursor = encode_cursor(key);
         let path = format!("/api/v1/occurrences?to=2026-03-02T09:03:00Z&cursor={cursor}");
         s.editor().get(&path).await.refused(400, "invalid_cursor", Some("cursor"));
+    }
+    s.end_early().await;
+}
+
+/// The span of a list ends now, and its pages are read one after the other.
+#[tokio::test]
+async fn pages_belong_to_the_span_of_the_first() {
+    let s = bad_night().await;
+    s.set_clock("2026-03-03T09:00:00Z".parse().unwrap()).await;
+    for span in ["", "&from=2026-02-24T09:00:00Z"] {
+        let path = format!("/api/v1/occurrences?limit=9{span}");
+        let first = s.editor().get(&path).await.expect(200).json;
+        s.set_clock("2026-03-03T09:20:00Z".parse().unwrap()).await;
+        let next = format!("{path}&cursor={}", first["next_cursor"].as_str().unwrap());
+        let last = s.editor().get(&next).await.expect(200).json;
+        assert_eq!(last["items"][0]["scheduled_time"], "2026-03-02T09:00:00Z", "{last}");
+        s.set_clock("2026-03-03T09:00:00Z".parse().unwrap()).await;
     }
     s.end_early().await;
 }

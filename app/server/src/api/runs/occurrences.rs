@@ -29,6 +29,8 @@ use crate::api::request::view::{ViewFrom, to_view};
 const USUAL_SPAN: TimeDelta = TimeDelta::hours(24);
 /// The longest span of such a list: it reads all decisions of the span.
 const LONGEST_SPAN: TimeDelta = TimeDelta::days(7);
+/// A client may take so long from the first page to the last, which still belongs to the span of the first.
+const LONGEST_LISTING: TimeDelta = TimeDelta::hours(1);
 /// A fire may be decided a little before its time, by the clock of another machine.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
@@ -137,13 +139,14 @@ fn filter_of(params: AllOccurrenceParams, now: DateTime<Utc>) -> Result<of_all::
     let after = page::parse_cursor_within(params.cursor.as_deref(), from.map(Key::first_at), to.map(Key::first_at))?;
     let has_fires = params.decision.is_empty() || params.decision.contains(&Decision::Fired);
     let high = to.unwrap_or(AFTER_LAST).min(now + AHEAD);
+    let begun = now - after.as_ref().map_or(TimeDelta::zero(), |_| LONGEST_LISTING);
     let low = match from {
-        Some(from) if has_fires && high - from > LONGEST_SPAN => {
+        Some(from) if has_fires && high.min(begun) - from > LONGEST_SPAN => {
             let detail = "from must be at most 7 days before to, unless decision names only others than fired";
             return Err(FieldError::invalid("from", detail).into());
         }
         Some(from) => from,
-        None if has_fires => high - USUAL_SPAN,
+        None if has_fires => high.min(begun) - USUAL_SPAN,
         None => FIRST,
     };
     let limit = page::parse_limit(params.limit)?;
