@@ -25,7 +25,7 @@ use self::text::message_line;
 use crate::client::{Access, Client, wait_for};
 use crate::common::OperatorCommon;
 use crate::output::{OutputOrJson, Stream};
-use crate::print::print_error;
+use crate::print::{Printed, print_error};
 
 /// What can be done about dead-letter messages.
 #[derive(Subcommand)]
@@ -45,6 +45,7 @@ pub(crate) enum Verb {
     /// Delete messages without posting them: their fires are lost, unless the app received them otherwise.
     ///
     /// For programs it prints each complete message before it is deleted, so that `-o json` can save them to a file.
+    /// What cannot be printed stays in the queue.
     Discard(Discard),
 }
 
@@ -90,6 +91,14 @@ pub(crate) struct Discard {
     output: OutputOrJson,
 }
 
+/// How a discard ended.
+enum Discarded {
+    /// It has deleted these; no others that are selected are visible.
+    All(Vec<DeadMessage>),
+    /// The reader of standard output has closed it, so the messages from the first one on that was not printed stay.
+    UntilClosed,
+}
+
 /// Runs the command.
 pub(crate) fn run_dlq(verb: &Verb) -> anyhow::Result<ExitCode> {
     wait_for(async {
@@ -130,20 +139,22 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
     let is_stopped = in_flight.is_stopped();
     in_flight.put_back().await;
     stream.end()?;
-    let discarded = discarded?;
-    if is_stopped {
-        return Ok(ExitCode::FAILURE);
+    match discarded? {
+        Discarded::All(_) if is_stopped => Ok(ExitCode::FAILURE),
+        Discarded::All(discarded) => require_all_found(&arguments.ids, &discarded).map(|()| ExitCode::SUCCESS),
+        Discarded::UntilClosed => {
+            print_error("standard output is closed: the messages that were not printed stay in the queue");
+            Ok(ExitCode::SUCCESS)
+        }
     }
-    require_all_found(&arguments.ids, &discarded)?;
-    Ok(ExitCode::SUCCESS)
 }
 
-/// Prints each message before it is deleted.
+/// Prints each message before it is deleted, and deletes none that was not printed.
 async fn discard_from(
     in_flight: &mut InFlight<'_>,
     arguments: &Discard,
     stream: &mut Stream,
-) -> anyhow::Result<Vec<DeadMessage>> {
+) -> anyhow::Result<Discarded> {
     let mut discarded = Vec::new();
     while arguments.all || discarded.len() < arguments.ids.len() {
         let messages = in_flight.receive_new().await?;
@@ -152,12 +163,15 @@ async fn discard_from(
         }
         for message in messages.into_iter().filter(|message| arguments.all || arguments.ids.contains(&message.id)) {
             let view = MessageView::of(&message, &Known::Unasked).with_content();
-            stream.print_next(&view, || format!("discarded {}\n", message_line(&message)))?;
+            let printed = stream.print_next(&view, || format!("discarded {}\n", message_line(&message)))?;
+            if printed == Printed::Closed {
+                return Ok(Discarded::UntilClosed);
+            }
             in_flight.delete_message(&message).await?;
             discarded.push(message);
         }
     }
-    Ok(discarded)
+    Ok(Discarded::All(discarded))
 }
 
 /// Receives the selected messages, and returns them to the queue.

@@ -13,7 +13,7 @@ use schedule::Clock;
 use serde::Serialize;
 
 use crate::config::variable;
-use crate::print::{json_text, one_line, print_json, print_json_lines, print_text};
+use crate::print::{Printed, json_text, one_line, print_json, print_json_lines, print_text, print_text_now};
 use crate::times::Times;
 
 /// Between two columns.
@@ -268,11 +268,11 @@ impl Stream {
         Self { output, count: 0 }
     }
 
-    /// Prints the next object.
+    /// Prints the next object, and returns when standard output has it.
     ///
     /// # Errors
-    /// Fails if standard output cannot be written.
-    pub(crate) fn print_next<R: Row>(&mut self, row: &R, line: impl FnOnce() -> String) -> anyhow::Result<()> {
+    /// Fails if standard output cannot be written for another reason than that its reader has closed it.
+    pub(crate) fn print_next<R: Row>(&mut self, row: &R, line: impl FnOnce() -> String) -> anyhow::Result<Printed> {
         self.count += 1;
         let text = match self.output.form {
             Form::Json if self.count == 1 => format!("[{}", json_text(row)?),
@@ -282,7 +282,7 @@ impl Stream {
             Form::Name => row.handle() + "\n",
             Form::Table | Form::Wide => line(),
         };
-        print_text(&text).map(drop)
+        print_text_now(&text)
     }
 
     /// Ends the document.

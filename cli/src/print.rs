@@ -40,6 +40,22 @@ pub(crate) fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What became of a text that a command prints before it changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Printed {
+    /// The operating system has it completely.
+    Complete,
+    /// The reader of standard output has closed it.
+    Closed,
+}
+
+/// Writes text as [`print_text`] does, and flushes it, because text without a line break would wait in the buffer.
+pub(crate) fn print_text_now(text: &str) -> anyhow::Result<Printed> {
+    let mut output = io::stdout().lock();
+    let written = output.write_all(printable_lines(text).as_bytes()).and_then(|()| output.flush());
+    Ok(if is_pipe_closed(written)? { Printed::Closed } else { Printed::Complete })
+}
+
 /// Writes why something failed to standard error, in one line.
 pub(crate) fn print_error(sentence: &str) {
     eprintln!("cronbox: {}", one_line(sentence));

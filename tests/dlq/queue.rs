@@ -107,6 +107,14 @@ impl Queue {
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// The same, with another standard output.
+    pub(crate) async fn dlq_into(&self, s: &Story, verb: &str, more: &[&str], output: impl Into<Stdio>) -> Said {
+        let mut command = self.command(s, s.url(), verb, more);
+        let child = command.stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        Said { code: output.status.code(), out: String::new(), err: String::from_utf8(output.stderr).unwrap() }
+    }
+
     /// The same, without waiting for its end.
     pub(crate) fn begin(&self, s: &Story, app: &str, verb: &str, more: &[&str]) -> Child {
         self.command(s, app, verb, more).stdout(Stdio::piped()).spawn().unwrap()

@@ -150,10 +150,11 @@ impl Redrive<'_> {
     }
 
     fn print_fate(&self, message: &DeadMessage, fate: &Fate, stream: &mut Stream) -> anyhow::Result<()> {
+        // A redrive goes on without a reader: what it deletes, the app has answered for.
         self.bar.inc(1);
         let view = MessageView::of(message, &Known::Unasked).with_outcome(fate.word(), fate.detail());
         let line = || format!("{} {}\n", message_line(message), fate.sentence());
-        self.bar.suspend(|| stream.print_next(&view, line))
+        self.bar.suspend(|| stream.print_next(&view, line)).map(drop)
     }
 }
 
