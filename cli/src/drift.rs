@@ -31,7 +31,7 @@ const MOST_REPAIRS: usize = 1_000;
 /// The commands about drift.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Show the last sweep's report and the current differences; exit 1 if there are any.
+    /// Show the last sweep's report and the current differences; exit 1 if there are any, or if that sweep refused changes.
     Show(Show),
     /// Request a sweep, which repairs what it finds.
     Check(Check),
@@ -78,7 +78,9 @@ struct Shown {
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
     let drift: DriftView = Client::connect(&arguments.common.access).await?.read("/drift", &[]).await?;
-    let is_in_step = drift.workflows.is_empty() && drift.orphans.is_empty();
+    // A workflow whose change was refused is not marked as different: only the report says that it is.
+    let refusals = drift.last.as_ref().map(Report::of).transpose()?.map_or(0, |report| report.refusals());
+    let is_in_step = drift.workflows.is_empty() && drift.orphans.is_empty() && refusals == 0;
     print_drift(arguments.common.output(), &Shown { drift, repairs: None })?;
     Ok(verdict(is_in_step))
 }
@@ -94,7 +96,8 @@ async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     }
     let drift = wait_for_sweep(&client, sweep.id).await?;
     let last = drift.last.as_ref().context("no sweep is done")?;
-    let found = Report::of(last)?.differences();
+    let report = Report::of(last)?;
+    let found = report.differences() + report.refusals();
     let repairs = Some(list_repairs(&client, last.started_on).await?);
     print_drift(arguments.common.output(), &Shown { drift, repairs })?;
     Ok(verdict(found == 0))

@@ -60,6 +60,27 @@ async fn cronbox_drift_repairs_a_manual_deletion() {
     s.end_early().await;
 }
 
+/// The brake refuses changes of workflows that show `synced`, so only the report says that EventBridge differs.
+#[tokio::test]
+async fn cronbox_drift_fails_while_changes_are_refused() {
+    let s = Story::today().await;
+    s.execute(
+        "INSERT INTO sweeps (requested_by, requested_on, started_on, finished_on)
+         VALUES ('publisher', cronbox_now(), cronbox_now(), cronbox_now())",
+    )
+    .await;
+    for (report, wanted, sentence) in [
+        (r#"UPDATE sweeps SET report = '{"listed": 100, "changed": 2}'"#, 0, "2 differed"),
+        (r#"UPDATE sweeps SET report = '{"listed": 100, "changed": 60, "changes_refused": 60}'"#, 1, "NOT changed"),
+        (r#"UPDATE sweeps SET report = '{"listed": 100, "orphan": 60, "orphans_refused": 60}'"#, 1, "NOT deleted"),
+    ] {
+        s.execute(report).await;
+        let (code, said) = cronbox(&s, &["drift", "show"]).await;
+        assert!(code == Some(wanted) && said.contains(sentence), "{code:?} {said}");
+    }
+    s.end().await;
+}
+
 #[tokio::test]
 async fn wrong_keys_and_addresses_have_a_sentence() {
     let s = Story::today().await;

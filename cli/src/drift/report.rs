@@ -40,6 +40,11 @@ impl Report {
         self.classes().iter().map(|(_, count)| count).sum()
     }
 
+    /// How many changes and deletions the sweep has refused, because they were too many.
+    pub(super) fn refusals(&self) -> u64 {
+        self.changes_refused + self.orphans_refused
+    }
+
     /// The counts of differences, in the order in which they are shown.
     fn classes(&self) -> [(&'static str, u64); 5] {
         [
