@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
 use crate::output::{Cell, Output, state, word};
+use crate::print::print_error;
 use crate::progress::Progress;
 use crate::times::{Instant, Past, rfc3339};
 use crate::watch::{Watch, repeat};
@@ -57,6 +58,12 @@ pub(crate) struct Request {
     /// The team, by id; needed with an admin key.
     #[arg(long, value_name = "ID")]
     team: Option<i64>,
+    /// All of the team, instead of those that other options select.
+    #[arg(long)]
+    all: bool,
+    /// Confirm --all.
+    #[arg(long)]
+    yes: bool,
     /// Wait until every item is processed; exit 1 if one was refused.
     #[arg(long, short = 'w')]
     wait: bool,
@@ -150,14 +157,14 @@ pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Pause(pause) => {
             let until = pause.until.map(|until| rfc3339(until.0));
             let more = [("reason", json!(pause.reason)), ("until", json!(until))];
-            create(&pause.of.request, "pause", pause.of.filter(), &more).await
+            create(&pause.of.request, "pause", pause.of.select(), &more).await
         }
-        Verb::Resume(of) => create(&of.request, "resume", of.filter(), &[]).await,
-        Verb::Archive(of) => create(&of.request, "archive", of.filter(), &[]).await,
-        Verb::Delete(of) => create(&of.request, "delete", of.filter(), &[]).await,
-        Verb::Fire(of) => create(&of.request, "fire", of.filter(), &[]).await,
-        Verb::Retry(of) => create(&of.request, "retry", of.filter(), &[]).await,
-        Verb::Cancel(of) => create(&of.request, "cancel", of.filter(), &[]).await,
+        Verb::Resume(of) => create(&of.request, "resume", of.select(), &[]).await,
+        Verb::Archive(of) => create(&of.request, "archive", of.select(), &[]).await,
+        Verb::Delete(of) => create(&of.request, "delete", of.select(), &[]).await,
+        Verb::Fire(of) => create(&of.request, "fire", of.select(), &[]).await,
+        Verb::Retry(of) => create(&of.request, "retry", of.select(), &[]).await,
+        Verb::Cancel(of) => create(&of.request, "cancel", of.select(), &[]).await,
         Verb::Ls(list) => {
             let client = Client::connect(&list.common.access).await?;
             repeat(list.watch, async || {
@@ -179,6 +186,14 @@ pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The objects of an operation.
+struct Selection {
+    /// Empty: all of the team.
+    filter: Map<String, Value>,
+    /// The options that make a filter.
+    options: &'static str,
+}
+
 /// A filter without what is not named.
 fn without_nulls<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     let named = fields.into_iter().filter(|(_, value)| !value.is_null() && *value != json!([]));
@@ -186,35 +201,56 @@ fn without_nulls<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Valu
 }
 
 impl OfWorkflows {
-    fn filter(&self) -> Map<String, Value> {
+    fn select(&self) -> Selection {
         let ids = (!self.workflows.is_empty()).then_some(&self.workflows);
-        without_nulls([("workflow_ids", json!(ids)), ("state", json!(self.state)), ("q", json!(self.q))])
+        // An empty text, for example of a variable that is not set, is in every name.
+        let text = self.q.as_deref().filter(|text| !text.is_empty());
+        let filter = without_nulls([("workflow_ids", json!(ids)), ("state", json!(self.state)), ("q", json!(text))]);
+        Selection { filter, options: "--workflow, --state or -q" }
     }
 }
 
 impl OfRuns {
-    fn filter(&self) -> Map<String, Value> {
+    fn select(&self) -> Selection {
         let (from, to) = self.past.bounds(Clock::System.now());
         let (ids, workflows) =
             ((!self.runs.is_empty()).then_some(&self.runs), (!self.workflows.is_empty()).then_some(&self.workflows));
-        without_nulls([
+        let filter = without_nulls([
             ("run_ids", json!(ids)),
             ("workflow_ids", json!(workflows)),
             ("run_states", json!(self.state)),
             ("from", json!(from.map(rfc3339))),
             ("to", json!(to.map(rfc3339))),
-        ])
+        ]);
+        Selection { filter, options: "--run, --workflow, --state, --last, --from or --to" }
+    }
+}
+
+/// Returns why a request must not be sent: without a filter it is for all of the team, so that must be confirmed.
+fn find_fault(request: &Request, selection: &Selection) -> Option<String> {
+    let Selection { filter, options } = selection;
+    match (filter.is_empty(), request.all) {
+        (false, true) => Some(format!("--all excludes {options}: leave out one of them")),
+        (true, _) if request.dry_run.is_dry() => None,
+        (true, false) => Some(format!("select by {options}, or all of the team by --all --yes")),
+        (true, true) if !request.yes => Some("confirm --all by --yes; --dry-run shows what would change".to_owned()),
+        _ => None,
     }
 }
 
 async fn create(
     request: &Request,
     verb: &str,
-    filter: Map<String, Value>,
+    selection: Selection,
     more: &[(&str, Value)],
 ) -> anyhow::Result<ExitCode> {
+    if let Some(fault) = find_fault(request, &selection) {
+        print_error(&fault);
+        return Ok(ExitCode::from(2));
+    }
     let client = Client::connect(&request.common.access).await?;
-    let mut body = without_nulls([("verb", json!(verb)), ("team_id", json!(request.team)), ("filter", json!(filter))]);
+    let mut body =
+        without_nulls([("verb", json!(verb)), ("team_id", json!(request.team)), ("filter", json!(selection.filter))]);
     body.extend(
         more.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| ((*name).to_owned(), value.clone())),
     );

@@ -337,7 +337,7 @@ impl Refusal {
             "overlap" | "run_live" => "`cronbox run ls --state running` shows it",
             "run_ended" => "`cronbox run get ID` shows how it ended",
             "span_not_settled" => "`--last 24h` ends 8 minutes ago",
-            "team_not_empty" => "`cronbox bulk archive` and `cronbox bulk delete` empty it",
+            "team_not_empty" => "`cronbox bulk archive --team ID --all --yes` and then the same with `delete` empty it",
             "missing_field" if self.detail.contains("team_id") => "send --team; `cronbox team ls` lists them",
             _ => return None,
         })

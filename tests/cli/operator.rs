@@ -79,6 +79,40 @@ async fn all_runs_that_failed_run_again() {
     s.end().await;
 }
 
+/// A forgotten filter would be all of the team.
+#[tokio::test]
+async fn all_of_a_team_needs_a_confirmation() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    for name in ["a", "b"] {
+        person.ok(&["workflow", "create", name, "--log", "m"]).await;
+    }
+    let of_workflows = "select by --workflow, --state or -q, or all of the team by --all --yes";
+    let of_runs = "select by --run, --workflow, --state, --last, --from or --to, or all of the team by --all --yes";
+    for (words, sentence) in [
+        (&["archive"][..], of_workflows),
+        (&["fire", "--yes"][..], of_workflows),
+        (&["resume", "-q", ""][..], of_workflows),
+        (&["cancel"][..], of_runs),
+        (&["delete", "--all"][..], "confirm --all by --yes"),
+        (&["pause", "--all", "--yes", "-q", "a"][..], "--all excludes --workflow, --state or -q"),
+    ] {
+        let said = person.run(&[&["bulk"], words].concat()).await;
+        assert!(said.code == 2 && said.err.contains(sentence), "{words:?}: {said:?}");
+    }
+    assert_eq!(person.json(&["bulk", "ls"]).await, json!([]), "nothing was requested");
+
+    for words in [&["bulk", "pause", "--dry-run"][..], &["bulk", "pause", "--all", "--dry-run"]] {
+        let dry = person.ok(words).await;
+        assert!(dry.contains("total: 2"), "{words:?}: {dry}");
+    }
+    let operation = person.json(&["bulk", "pause", "--all", "--yes"]).await;
+    s.job("bulk").await;
+    let ended = person.json(&["bulk", "get", operation["id"].as_str().unwrap()]).await;
+    assert_eq!((&ended["state"], &ended["processed"]), (&json!("finished"), &json!(2)));
+    s.end().await;
+}
+
 #[tokio::test]
 async fn runs_that_failed_since_two_are_listed() {
     let (s, person, _) = story_with_failed_runs(2).await;
