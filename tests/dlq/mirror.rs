@@ -163,6 +163,34 @@ async fn vanished_messages_are_gone_until_seen() {
     s.end_early().await;
 }
 
+/// Another program holds the message for longer than 15 minutes; the operator's request is not forgotten meanwhile.
+#[tokio::test]
+async fn requests_outlive_vanished_messages() {
+    for (verb, gone, at_last) in [
+        ("redrive", "gone 0 left_the_queue_before_redrive", "redriven 1 "),
+        ("discard", "gone 0 left_the_queue_before_discard", "discarded 0 -"),
+    ] {
+        let (s, [a]) = mirrored(|_| {}).await;
+        put(&s, [unsent(a)]);
+        s.publisher.mirror_dead_letters().await;
+        let id = id_of(&s, a).await;
+        let receive = sqs(&s).receive_message().queue_url(s.queue_url(SCHEDULE_DLQ)).visibility_timeout(43_200);
+        assert_eq!(receive.send().await.unwrap().messages().len(), 1);
+        request(&s.admin(), id, verb).await.expect(202);
+
+        s.now_is("2026-03-02T09:17:00Z").await;
+        s.publisher.mirror_dead_letters().await;
+        assert_eq!(row(&s, id).await, gone);
+
+        release(&s).await;
+        s.publisher.mirror_dead_letters().await;
+        let settled = row(&s, id).await;
+        assert!(settled.starts_with(at_last), "{verb}: {settled}");
+        assert_eq!(s.stand_in.dead_letters.all_messages().len(), 0, "{verb}");
+        s.end_early().await;
+    }
+}
+
 async fn receive_and_delete(s: &Story) {
     let url = s.queue_url(SCHEDULE_DLQ);
     let received = sqs(s).receive_message().queue_url(&url).send().await.unwrap();

@@ -43,7 +43,7 @@ pub struct DeadLetterView {
     /// How often the publisher tried to redrive it.
     pub attempt_count: i32,
     /// The app's answer to the last redrive (`accepted`, `duplicate`, `workflow_gone`, or the reason of a refusal), why there was none, or
-    /// `left_the_queue`.
+    /// `left_the_queue`, with `_before_redrive` or `_before_discard` if that was requested.
     pub result: Option<String>,
     /// The run that the redrive started.
     pub run_id: Option<Uuid>,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 const LEASE_SECS: f64 = 60.0;
 /// After this time without its message, a row is settled as gone. Longer than the 120 s for which `cronbox dlq` hides messages
 /// from other consumers, and than a pass over a long queue returns to each message. If the message is seen again, the row is
-/// present again.
+/// present again, or requested again.
 const VANISHED_AFTER_SECS: f64 = 900.0;
 /// Settled rows are kept for 30 days.
 const KEPT_SECS: f64 = 30.0 * 24.0 * 3600.0;
@@ -80,8 +80,12 @@ pub(super) async fn record_messages(
          ORDER BY m.message_id
         ON CONFLICT ON CONSTRAINT dead_letters_message DO UPDATE
            SET last_seen = excluded.last_seen,
-               -- A message that another consumer had for long was no longer seen.
-               state = CASE dead_letters.state WHEN 'gone' THEN 'present' ELSE dead_letters.state END,
+               -- A message that another consumer had for long was no longer seen. What an operator had requested before is
+               -- still to be done: the row takes no later request, so it is the last one.
+               state = CASE WHEN dead_letters.state <> 'gone' THEN dead_letters.state
+                            WHEN dead_letters.result = 'left_the_queue_before_redrive' THEN 'redrive_requested'
+                            WHEN dead_letters.result = 'left_the_queue_before_discard' THEN 'discard_requested'
+                            ELSE 'present' END,
                settled_on = CASE dead_letters.state WHEN 'gone' THEN NULL ELSE dead_letters.settled_on END,
                result = CASE dead_letters.state WHEN 'gone' THEN NULL ELSE dead_letters.result END
         RETURNING message_id, settled_on IS NOT NULL AS "is_settled!"
@@ -240,10 +244,13 @@ pub(super) async fn settle_discarded(pool: &PgPool, queue: &str, ids: &[String])
 pub(super) async fn settle_vanished(pool: &PgPool, queue: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle vanished messages: `cronbox dlq` or another program took them, or SQS deleted them after 14 days
+        -- settle vanished messages: `cronbox dlq` or another program took them, or SQS deleted them after 14 days. The result
+        -- keeps what was requested, for a message that is seen again; SQS's counts are approximate
         UPDATE dead_letters
            SET state = 'gone', settled_on = cronbox_now(), lease_owner = NULL, lease_until = NULL,
-               result = 'left_the_queue'
+               result = CASE WHEN state IN ('redrive_requested', 'redriving') THEN 'left_the_queue_before_redrive'
+                             WHEN state = 'discard_requested' THEN 'left_the_queue_before_discard'
+                             ELSE 'left_the_queue' END
          WHERE queue = $1 AND settled_on IS NULL AND last_seen < cronbox_now() - make_interval(secs => $2)
         "#,
         queue,

@@ -71,6 +71,8 @@ pub(super) fn result(message: &DeadLetterView) -> Option<&str> {
         "duplicate" => "the app had decided this time before: nothing ran twice",
         "workflow_gone" => "the workflow is deleted",
         "left_the_queue" => "the message had left its queue",
+        "left_the_queue_before_redrive" => "the message had left its queue before the redrive",
+        "left_the_queue_before_discard" => "the message had left its queue before the discard",
         other => other,
     })
 }
