@@ -8,7 +8,7 @@ mod published;
 pub(crate) mod settlement;
 mod unpublished;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use db::{PgConnection, PgPool};
 
@@ -35,16 +35,18 @@ pub(crate) async fn settle_claims(
 ) -> sqlx::Result<Settled> {
     let mut tx = db::begin_transaction(pool).await?;
     let free = lock_free(&mut tx, settlements).await?;
-    let is_free = |settlement: &&Settlement| free.contains(&settlement.claim.workflow_id.0);
+    let is_free = |settlement: &&Settlement| free.contains_key(&settlement.claim.workflow_id.0);
     let mine = || settlements.iter().filter(is_free);
     let mut locked = HashSet::new();
     if free.len() < settlements.len() {
         let ours = list_ours(&mut tx, settlements).await?;
-        locked.extend(ours.into_iter().filter(|id| !free.contains(id)));
+        locked.extend(ours.into_iter().filter(|id| !free.contains_key(id)));
     }
     let superseded = superseded(&mut tx, mine()).await?;
+    let requested = requested(mine(), &free);
     let published: Vec<_> = mine().filter_map(|settlement| published_params(settlement, &superseded)).collect();
-    let unpublished: Vec<_> = mine().filter_map(|settlement| unpublished_params(settlement, &superseded)).collect();
+    let unpublished: Vec<_> =
+        mine().filter_map(|settlement| unpublished_params(settlement, &superseded, &requested)).collect();
     let mut report = count_outcomes(mine());
     if !published.is_empty() {
         let marked = settle_published(&mut tx, &published).await?;
@@ -61,14 +63,15 @@ pub(crate) async fn settle_claims(
     Ok(Settled { report, locked })
 }
 
-/// Locks, in order, the publications that the claims still own and that no other transaction has locked.
-async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashSet<i64>> {
+/// Locks, in order, the publications that the claims still own and that no other transaction has locked; returns how many
+/// repairs of each have been requested.
+async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashMap<i64, i64>> {
     let (ids, epochs) = keys(settlements);
-    let locked = sqlx::query_scalar!(
+    let locked = sqlx::query!(
         r#"
         -- lock free: by epoch, so that a former owner changes nothing; and only while the lease exists, so that a
         -- settle whose commit got no reply is not done twice
-        SELECT p.workflow_id
+        SELECT p.workflow_id, p.repairs
           FROM publications AS p
           JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
             ON p.workflow_id = mine.workflow_id AND p.epoch = mine.epoch
@@ -81,7 +84,15 @@ async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::R
     )
     .fetch_all(tx)
     .await?;
-    Ok(locked.into_iter().collect())
+    Ok(locked.into_iter().map(|row| (row.workflow_id, row.repairs)).collect())
+}
+
+/// Returns the workflows for which a repair was requested after the claim had read them. A success compares it in its
+/// statement, which also knows the repairs that an app of an older version requests.
+fn requested<'a>(settlements: impl Iterator<Item = &'a Settlement>, repairs: &HashMap<i64, i64>) -> HashSet<i64> {
+    let claims = settlements.map(|settlement| &settlement.claim);
+    let behind = claims.filter(|claim| repairs.get(&claim.workflow_id.0).is_some_and(|now| *now != claim.repairs));
+    behind.map(|claim| claim.workflow_id.0).collect()
 }
 
 /// Returns the publications that the claims still own, locked or not.
