@@ -92,9 +92,17 @@ impl Queue {
         Ok(())
     }
 
-    /// The approximate number of messages; SQS has no exact one.
+    /// The approximate number of visible messages; SQS has no exact one.
     pub async fn count_messages(&self) -> Option<u64> {
-        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        self.read_count(QueueAttributeName::ApproximateNumberOfMessages).await
+    }
+
+    /// The approximate number of messages that consumers, this one included, have received and not returned yet.
+    pub async fn count_in_flight(&self) -> Option<u64> {
+        self.read_count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await
+    }
+
+    async fn read_count(&self, name: QueueAttributeName) -> Option<u64> {
         let reply = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
         reply.ok()?.attributes()?.get(&name)?.parse().ok()
     }

@@ -73,3 +73,24 @@ async fn show_needs_no_app() {
     assert_eq!(queue.counts().await, (2, 0));
     s.end_early().await;
 }
+
+/// The publisher's mirror has all messages of a queue in flight for a second of each minute.
+#[tokio::test]
+async fn messages_in_flight_elsewhere_are_counted() {
+    let (s, [a, b]) = due_at_nine().await;
+    let queue = Queue::new().await;
+    queue.put(&unsent(a)).await;
+    let alone = queue.dlq(&s, "ls", &[]).await;
+    assert_eq!((alone.code, alone.err.as_str()), (Some(0), ""), "its own message is not counted: {alone:?}");
+
+    assert_eq!(queue.receive_elsewhere().await, 1);
+    let none = queue.dlq(&s, "ls", &[]).await;
+    assert_eq!((none.code, none.out.as_str()), (Some(0), "nothing\n"), "{none:?}");
+    assert!(none.err.contains("are not listed (about 1)"), "{none:?}");
+    let other = queue.put(&unsent(b)).await;
+    let one = queue.dlq(&s, "ls", &["-o", "name"]).await;
+    assert_eq!(one.out, format!("{other}\n"), "{one:?}");
+    assert!(one.err.contains("are not listed (about 1)"), "{one:?}");
+    assert_eq!(queue.counts().await, (1, 1));
+    s.end_early().await;
+}

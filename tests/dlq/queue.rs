@@ -71,6 +71,12 @@ impl Queue {
         message.send().await.unwrap().message_id.unwrap()
     }
 
+    /// Receives up to ten messages as another program, which keeps them for half a day.
+    pub(crate) async fn receive_elsewhere(&self) -> usize {
+        let receive = self.client.receive_message().queue_url(&self.url).max_number_of_messages(10);
+        receive.visibility_timeout(43_200).send().await.unwrap().messages().len()
+    }
+
     /// The number of visible messages, and of messages in flight.
     pub(crate) async fn counts(&self) -> (u32, u32) {
         let reply = self.client.get_queue_attributes().queue_url(&self.url);

@@ -48,6 +48,12 @@ impl<'a> InFlight<'a> {
         Ok(Vec::new())
     }
 
+    /// About how many messages other receivers have in flight; `None`: SQS does not say.
+    pub(super) async fn count_elsewhere(&self) -> Option<u64> {
+        let all = self.queue.count_in_flight().await?;
+        Some(all.saturating_sub(self.receipts.len() as u64))
+    }
+
     /// Deletes a message permanently.
     pub(super) async fn delete_message(&mut self, message: &DeadMessage) -> anyhow::Result<()> {
         self.queue.delete_message(&message.receipt).await?;

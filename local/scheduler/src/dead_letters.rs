@@ -163,6 +163,12 @@ impl DeadLetters {
         self.kept().letters.iter().filter(|kept| kept.is_visible(queue, now)).count()
     }
 
+    /// How many messages of a queue consumers have received and not returned yet.
+    pub(crate) fn count_in_flight(&self, queue: &str, now: Instant) -> usize {
+        let in_flight = |kept: &&KeptLetter| kept.letter.queue == queue && !kept.is_visible(queue, now);
+        self.kept().letters.iter().filter(in_flight).count()
+    }
+
     /// Receives the oldest messages of a queue, and hides them for a while.
     pub(crate) fn receive(&self, queue: &str, most: usize, now: Instant, hidden: Duration) -> Vec<KeptLetter> {
         let mut kept = self.kept();

@@ -68,8 +68,12 @@ fn operate(letters: &DeadLetters, operation: &str, request: &Value, host: &str) 
             queue.map(|queue| json!({ "QueueUrl": url_of(&queue, host) })).ok_or_else(unknown_queue)
         }
         "GetQueueAttributes" => {
-            let visible = letters.count_visible(&queue_of(letters, request), now);
-            Ok(json!({"Attributes": {"ApproximateNumberOfMessages": visible.to_string()}}))
+            let queue = queue_of(letters, request);
+            let (visible, in_flight) = (letters.count_visible(&queue, now), letters.count_in_flight(&queue, now));
+            Ok(json!({"Attributes": {
+                "ApproximateNumberOfMessages": visible.to_string(),
+                "ApproximateNumberOfMessagesNotVisible": in_flight.to_string(),
+            }}))
         }
         "ReceiveMessage" => {
             let most = request["MaxNumberOfMessages"].as_u64().unwrap_or(1).clamp(1, MOST_MESSAGES);
