@@ -95,6 +95,7 @@ mod notifications {
     mod kills;
     mod lists;
     mod mail;
+    mod mail_failures;
     mod nightly;
     mod signatures;
     mod team;

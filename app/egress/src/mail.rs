@@ -15,8 +15,11 @@ use url::Url;
 
 use crate::allowed::{Allowed, Unreachable};
 
-/// How long each step of a delivery may take: the connection, and each command.
-const STEP_LIMIT: Duration = Duration::from_secs(10);
+/// How long a delivery may take, from the lookup of the server's name to the answer to the e-mail. The lease of a message
+/// is longer.
+const SEND_LIMIT: Duration = Duration::from_secs(30);
+/// How long one address of the server may take to accept the connection, so that a dead address leaves time for the next.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// How the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,7 @@ pub struct Mailer {
     encryption: Encryption,
     credentials: Option<Credentials>,
     from: Mailbox,
+    send_limit: Duration,
 }
 
 /// An e-mail.
@@ -109,15 +113,28 @@ impl Mailer {
             encryption,
             credentials,
             from: parse_address(from)?,
+            send_limit: SEND_LIMIT,
         })
     }
 
-    /// Sends an e-mail.
+    /// Replaces the time that a delivery may take.
+    #[must_use]
+    pub fn with_send_limit(self, send_limit: Duration) -> Self {
+        Self { send_limit, ..self }
+    }
+
+    /// Sends an e-mail. It takes 30 s at most, however the server behaves.
     ///
     /// # Errors
     /// Fails if the server did not accept it.
     pub async fn send(&self, mail: Mail<'_>) -> Result<(), MailError> {
         let message = self.write_message(mail).map_err(|error| MailError::NotWritable(format!("{error:#}")))?;
+        // The client's own limit is one of the TCP connection only: it would wait forever for a silent server.
+        let sent = tokio::time::timeout(self.send_limit, self.send_to_server(&message)).await;
+        sent.unwrap_or_else(|_| Err(MailError::Failed(format!("no answer within {} s", self.send_limit.as_secs()))))
+    }
+
+    async fn send_to_server(&self, message: &Message) -> Result<(), MailError> {
         let mut last = MailError::Failed("the server has no address".to_owned());
         for address in self.allowed.find_addresses(None, &self.host).await? {
             match self.send_to(address, message.clone()).await {
@@ -133,7 +150,7 @@ impl Mailer {
         let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(address.to_string())
             .port(self.port)
             .tls(tls)
-            .timeout(Some(STEP_LIMIT));
+            .timeout(Some(CONNECT_LIMIT));
         if let Some(credentials) = &self.credentials {
             transport = transport.credentials(credentials.clone());
         }

@@ -9,7 +9,7 @@ use super::refusal::NotAccepted;
 pub const BATCH: usize = 32;
 /// How many of them are of one team.
 const OF_A_TEAM: i64 = 4;
-/// How long a claim lasts; no request takes longer.
+/// How long a claim lasts; the courier gives each message half of it.
 const LEASE_SECS: f64 = 120.0;
 /// How often a message is tried: for about eleven hours.
 const MOST_ATTEMPTS: i32 = 20;

@@ -1,5 +1,7 @@
 //! Step 7 of 7: claims messages that are due, sends each, and settles it.
 
+use std::time::Duration;
+
 use api_types::notifications::ChannelKind;
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -21,6 +23,9 @@ use crate::notification::list_of_message;
 
 /// How many messages are sent at once: all of a pass, so that the lease of none ends before its request begins.
 const AT_ONCE: usize = claim::BATCH;
+/// How long one message may take. Each kind has a shorter limit of its own; this one also covers what a kind does before
+/// its request. It is half of the lease, so that no other instance claims a message that is being sent.
+const SENDING_LIMIT: Duration = Duration::from_secs(60);
 
 /// Delivers messages.
 #[derive(Clone)]
@@ -129,6 +134,19 @@ impl Courier {
     }
 
     async fn send(
+        &self,
+        channel: &Channel,
+        content: &Content,
+        id: Uuid,
+        now: DateTime<Utc>,
+    ) -> Result<Result<(), NotAccepted>, SecretError> {
+        let sending = self.send_by_kind(channel, content, id, now);
+        tokio::time::timeout(SENDING_LIMIT, sending).await.unwrap_or_else(|_| {
+            Ok(Err(NotAccepted::transient(format!("not sent within {} s", SENDING_LIMIT.as_secs()))))
+        })
+    }
+
+    async fn send_by_kind(
         &self,
         channel: &Channel,
         content: &Content,

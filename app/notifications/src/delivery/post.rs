@@ -9,6 +9,7 @@ use egress::{Answer, Client, Departing, Departure, Outgoing};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 use uuid::Uuid;
 use workflows::secrets::{SecretError, Secrets};
@@ -17,7 +18,7 @@ use workflows::signing::{SigningSecret, sign_by_all};
 use super::refusal::NotAccepted;
 use crate::channel::Channel;
 
-/// How long a request may take, from the lookup of the name to the head of the answer.
+/// How long a request may take, from the lookup of the name to what is read of the answer.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How many bytes of a refusal are stored.
 const REFUSAL_LIMIT: usize = 500;
@@ -67,12 +68,13 @@ impl Poster {
         let tenant = Tenant { team_id: Some(channel.team_id), hosts: &team.allowed_hosts };
         let body = Departing::new(body, &Departure::default());
         let sending = self.client.send(Outgoing { tenant, method: Method::POST, url: &url, headers, body });
-        Ok(match tokio::time::timeout(REQUEST_LIMIT, sending).await {
+        let deadline = Instant::now() + REQUEST_LIMIT;
+        Ok(match timeout_at(deadline, sending).await {
             Err(_) => Err(NotAccepted::transient(format!("no answer within {} s", REQUEST_LIMIT.as_secs()))),
             Ok(Err(error)) => {
                 Err(NotAccepted { is_final: error.is_final(), ..NotAccepted::transient(error.to_string()) })
             }
-            Ok(Ok(answer)) => evaluate_answer(answer).await,
+            Ok(Ok(answer)) => evaluate_answer(answer, deadline).await,
         })
     }
 
@@ -112,13 +114,13 @@ impl Poster {
     }
 }
 
-async fn evaluate_answer(answer: Answer) -> Result<(), NotAccepted> {
+async fn evaluate_answer(answer: Answer, deadline: Instant) -> Result<(), NotAccepted> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
     }
     let retry_after_secs = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let reading = tokio::time::timeout(REQUEST_LIMIT, answer.read_beginning(REFUSAL_LIMIT));
+    let reading = timeout_at(deadline, answer.read_beginning(REFUSAL_LIMIT));
     let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
     let body = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
     // Slack answers 404 and 410 for a webhook that was removed; others may be reachable again after a deployment.
