@@ -273,7 +273,7 @@ pub struct MessageView {
     pub due_at: Option<DateTime<Utc>>,
     /// How often it was tried.
     pub attempt_count: i32,
-    /// Why the last attempt failed.
+    /// Why the last attempt failed; of an e-mail that was sent: which recipients the mail server refused.
     pub last_error: Option<String>,
     /// When it was made of its notifications.
     pub created_on: DateTime<Utc>,
@@ -318,7 +318,7 @@ impl MessageState {
 pub struct TestResultView {
     /// Whether the receiver accepted it.
     pub delivered: bool,
-    /// Why not; null: it did, or the answer is not known yet.
+    /// Why not, or which recipients of an e-mail were refused; null: neither, or the answer is not known yet.
     pub error: Option<String>,
     /// Of AWS: the message that the Lambda `notifier` sends within a minute. Its `state` says what became of it.
     pub message_id: Option<Uuid>,

@@ -3,23 +3,29 @@
 //! Its name is resolved as the names of all requests are, and only addresses that were checked are connected to. The
 //! certificate must be of the name.
 
+#[cfg(test)]
+mod scripted_servers;
+mod session;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use lettre::Message;
 use lettre::message::Mailbox;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
-use lettre::{AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use url::Url;
 
+use self::session::{Failure, Session};
 use crate::allowed::{Allowed, Unreachable};
 
 /// How long a delivery may take, from the lookup of the server's name to the answer to the e-mail. The lease of a message
 /// is longer.
 const SEND_LIMIT: Duration = Duration::from_secs(30);
-/// How long one address of the server may take to accept the connection, so that a dead address leaves time for the next.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long one address of the server may take until it is ready for the e-mail, so that a dead one leaves time for the
+/// next one.
+const OPEN_LIMIT: Duration = Duration::from_secs(15);
 
 /// How the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +63,15 @@ pub struct Mail<'a> {
     pub text: &'a str,
 }
 
+/// For whom the server accepted an e-mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcceptedFor {
+    /// For all recipients.
+    All,
+    /// For all but these, with the words of the server.
+    AllBut(String),
+}
+
 /// Why an e-mail was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum MailError {
@@ -66,12 +81,21 @@ pub enum MailError {
     /// An address or the text is none that can be sent.
     #[error("the e-mail cannot be written: {0}")]
     NotWritable(String),
-    /// The server answered that it never accepts this e-mail.
+    /// The server has none of the recipients.
     #[error("the mail server refuses the e-mail: {0}")]
     Refused(String),
-    /// The connection failed, or the server answered that it does not accept it now.
+    /// The connection failed, or the server refused the sender or the e-mail, which an operator can end.
     #[error("the e-mail was not accepted: {0}")]
     Failed(String),
+}
+
+impl From<Failure> for MailError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::BeforeMessage(words) | Failure::Temporary(words) => Self::Failed(words),
+            Failure::Permanent(words) => Self::Refused(words),
+        }
+    }
 }
 
 impl MailError {
@@ -123,42 +147,39 @@ impl Mailer {
         Self { send_limit, ..self }
     }
 
-    /// Sends an e-mail. It takes 30 s at most, however the server behaves.
+    /// Sends an e-mail. The server has 30 s to accept it.
     ///
     /// # Errors
-    /// Fails if the server did not accept it.
-    pub async fn send(&self, mail: Mail<'_>) -> Result<(), MailError> {
+    /// Fails if the server accepted it for none of its recipients, or if that is not known.
+    pub async fn send(&self, mail: Mail<'_>) -> Result<AcceptedFor, MailError> {
         let message = self.write_message(mail).map_err(|error| MailError::NotWritable(format!("{error:#}")))?;
-        // The client's own limit is one of the TCP connection only: it would wait forever for a silent server.
-        let sent = tokio::time::timeout(self.send_limit, self.send_to_server(&message)).await;
-        sent.unwrap_or_else(|_| Err(MailError::Failed(format!("no answer within {} s", self.send_limit.as_secs()))))
+        // The library has a limit of the TCP connection only: it would wait forever for a silent server.
+        let sending = tokio::time::timeout(self.send_limit, self.send_to_server(&message)).await;
+        let (session, refused) = sending.unwrap_or_else(|_| Err(no_answer_within(self.send_limit).into()))?;
+        // After the limit, which must not turn an accepted e-mail into one that is sent again.
+        session.close().await;
+        Ok(if refused.is_empty() { AcceptedFor::All } else { AcceptedFor::AllBut(refused.join("; ")) })
     }
 
-    async fn send_to_server(&self, message: &Message) -> Result<(), MailError> {
-        let mut last = MailError::Failed("the server has no address".to_owned());
+    /// Tries one address of the server after the other, until one may have the e-mail.
+    async fn send_to_server(&self, message: &Message) -> Result<(Session, Vec<String>), MailError> {
+        let mut last = Failure::BeforeMessage("the server has no address".to_owned());
         for address in self.allowed.find_addresses(None, &self.host).await? {
-            match self.send_to(address, message.clone()).await {
-                Err(MailError::Failed(error)) => last = MailError::Failed(error),
-                done => return done,
+            match self.send_to(address, message).await {
+                Err(failure @ Failure::BeforeMessage(_)) => last = failure,
+                done => return done.map_err(MailError::from),
             }
         }
-        Err(last)
+        Err(last.into())
     }
 
-    async fn send_to(&self, address: IpAddr, message: Message) -> Result<(), MailError> {
-        let tls = self.tls().map_err(|error| MailError::Failed(format!("{error:#}")))?;
-        let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(address.to_string())
-            .port(self.port)
-            .tls(tls)
-            .timeout(Some(CONNECT_LIMIT));
-        if let Some(credentials) = &self.credentials {
-            transport = transport.credentials(credentials.clone());
-        }
-        match transport.build().send(message).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_permanent() => Err(MailError::Refused(error.to_string())),
-            Err(error) => Err(MailError::Failed(error.to_string())),
-        }
+    async fn send_to(&self, address: IpAddr, message: &Message) -> Result<(Session, Vec<String>), Failure> {
+        let tls = self.tls().map_err(|error| Failure::BeforeMessage(format!("{error:#}")))?;
+        let opening = Session::open(address, self.port, &tls, self.credentials.as_ref());
+        let opened = tokio::time::timeout(OPEN_LIMIT, opening).await;
+        let mut session = opened.unwrap_or_else(|_| Err(no_answer_within(OPEN_LIMIT)))?;
+        let refused = session.hand_over(message).await?;
+        Ok((session, refused))
     }
 
     fn tls(&self) -> anyhow::Result<Tls> {
@@ -187,6 +208,10 @@ impl Mailer {
 #[must_use]
 pub fn is_mail_address(text: &str) -> bool {
     text.len() <= 254 && text.parse::<lettre::Address>().is_ok()
+}
+
+fn no_answer_within(limit: Duration) -> Failure {
+    Failure::BeforeMessage(format!("no answer within {} s", limit.as_secs()))
 }
 
 fn parse_address(text: &str) -> anyhow::Result<Mailbox> {

@@ -10,7 +10,7 @@ use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use aws_sdk_sns::config::Region as TopicRegion;
 use aws_sdk_sns::types::MessageAttributeValue;
 use notifications::aws_target::AwsTargetKind;
-use notifications::delivery::{AwsMessage, Claimed, NotAccepted};
+use notifications::delivery::{Acceptance, AwsMessage, Claimed, NotAccepted};
 
 /// All tries of one call; the lease of a message is much longer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,12 +37,12 @@ impl Carrier {
     }
 
     /// Publishes a message under its id. Each refusal may end: an operator can permit the target, or create it again.
-    pub(crate) async fn publish(&self, claimed: &Claimed, message: &AwsMessage) -> Result<(), NotAccepted> {
+    pub(crate) async fn publish(&self, claimed: &Claimed, message: &AwsMessage) -> Result<Acceptance, NotAccepted> {
         let published = match message.target.kind {
             AwsTargetKind::Bus => self.put_event(message).await,
             AwsTargetKind::Topic { is_fifo } => self.publish_to_topic(claimed, message, is_fifo).await,
         };
-        published.map_err(|error| NotAccepted::transient(shorten(&error)))
+        published.map(|()| Acceptance::Complete).map_err(|error| NotAccepted::transient(shorten(&error)))
     }
 
     async fn put_event(&self, message: &AwsMessage) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use db::PgPool;
 use futures::StreamExt as _;
 use notifications::delivery::{
-    self, BATCH, Claimed, NotAccepted, Origin, Settlement, claim_messages, read_aws_message, settle_message,
+    self, Acceptance, BATCH, Claimed, NotAccepted, Origin, Settlement, claim_messages, read_aws_message, settle_message,
 };
 use schedule::{Clock, Environment};
 
@@ -90,7 +90,7 @@ impl Notifier {
         Ok(settlement)
     }
 
-    async fn attempt(&self, message: &Claimed) -> sqlx::Result<Result<(), NotAccepted>> {
+    async fn attempt(&self, message: &Claimed) -> sqlx::Result<Result<Acceptance, NotAccepted>> {
         // The connection is returned before the call.
         let read = {
             let mut db = self.pool.acquire().await?;

@@ -1,5 +1,6 @@
-//! Mail servers that do not answer.
+//! Mail servers that refuse, or that do not answer.
 
+use std::io;
 use std::time::Duration;
 
 use egress::Client;
@@ -7,7 +8,8 @@ use egress::mail::Mailer;
 use notifications::delivery::{Courier, CourierParts};
 use serde_json::json;
 use tests::{PATIENCE, Story};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::team::channel;
 use crate::receiver::{NOON, Receiver};
@@ -44,17 +46,42 @@ async fn deliver(s: &Story, courier: &Courier) -> (usize, usize) {
     (delivered.sent, delivered.failed)
 }
 
-/// The port of a server that accepts connections, and says nothing.
-async fn silent_server() -> u16 {
+/// The answers of a server that accepts everything; it does not answer to the lines of a text.
+fn accept(line: &str) -> &'static str {
+    match line.split_once(' ').map_or(line, |(command, _)| command) {
+        "connect" => "220 ready",
+        "EHLO" | "MAIL" | "RCPT" | "." => "250 ok",
+        "DATA" => "354 go on",
+        "QUIT" => "221 bye",
+        _ => "",
+    }
+}
+
+/// The port of a server that answers a connection and each line as this function says.
+async fn start_server(answer: fn(&str) -> &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
-        let mut connections = Vec::new();
-        while let Ok((connection, _)) = listener.accept().await {
-            connections.push(connection);
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(converse(stream, answer));
         }
     });
     port
+}
+
+async fn converse(stream: TcpStream, answer: fn(&str) -> &'static str) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = "connect".to_owned();
+    loop {
+        match answer(line.trim_end()) {
+            "" => {}
+            words => stream.write_all(format!("{words}\r\n").as_bytes()).await?,
+        }
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+    }
 }
 
 /// One mail server serves all teams: while it is silent, webhooks of another team arrive, and the e-mail is tried again.
@@ -67,12 +94,59 @@ async fn silent_mail_servers_delay_no_webhook() {
     let hook = json!({"team_id": other, "name": "hook", "kind": "webhook", "url": receiver.url});
     s.admin().post("/api/v1/notification-channels", &hook).await.expect(201);
     s.execute(ONE_FOR_EACH_CHANNEL).await;
-    let courier = courier(&s, silent_server().await);
+    let courier = courier(&s, start_server(|_| "").await);
     assert_eq!(deliver(&s, &courier).await, (1, 1));
     assert_eq!(receiver.received().len(), 1);
     assert_eq!(
         s.table(MESSAGES).await,
         "email pending t the e-mail was not accepted: no answer within 1 s\nwebhook sent"
     );
+    s.end().await;
+}
+
+/// The others have their e-mail, and a reader of the messages sees who has not.
+#[tokio::test]
+async fn a_refused_recipient_stops_no_other() {
+    let s = Story::at(NOON).await;
+    let recipients = ["good@example.com", "bad@example.com"];
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    let refusing = |line: &str| if line.contains("<bad@") { "550 5.1.1 no such user" } else { accept(line) };
+    let courier = courier(&s, start_server(refusing).await);
+    assert_eq!(deliver(&s, &courier).await, (1, 0));
+    assert_eq!(s.table(MESSAGES).await, "email sent bad@example.com: permanent error (550): 5.1.1 no such user");
+    s.end().await;
+}
+
+/// The operator corrects the password within the eleven hours of the attempts, and no message is lost.
+#[tokio::test]
+async fn a_refused_login_fails_no_message() {
+    let s = Story::at(NOON).await;
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": ["ops@example.com"]})).await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    // A mailer without a password gets this answer to the sender.
+    let refusing = |line: &str| if line.starts_with("MAIL") { "535 5.7.8 sign in" } else { accept(line) };
+    let refused = courier(&s, start_server(refusing).await);
+    assert_eq!(deliver(&s, &refused).await, (0, 1));
+    assert_eq!(
+        s.table(MESSAGES).await,
+        "email pending t the e-mail was not accepted: permanent error (535): 5.7.8 sign in"
+    );
+    s.now_is("2026-03-02T12:00:10Z").await;
+    assert_eq!(deliver(&s, &courier(&s, start_server(accept).await)).await, (1, 0));
+    assert_eq!(s.table(MESSAGES).await, "email sent");
+    s.end().await;
+}
+
+/// No attempt finds a mailbox that does not exist.
+#[tokio::test]
+async fn mail_without_any_mailbox_fails() {
+    let s = Story::at(NOON).await;
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": ["a@example.com", "b@example.com"]})).await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    let refusing = |line: &str| if line.starts_with("RCPT") { "550 5.1.1 no such user" } else { accept(line) };
+    let courier = courier(&s, start_server(refusing).await);
+    assert_eq!(deliver(&s, &courier).await, (0, 1));
+    assert_eq!(s.count("SELECT count(*) FROM notification_messages WHERE state = 'failed'").await, 1);
     s.end().await;
 }

@@ -3,6 +3,7 @@
 use db::PgConnection;
 use uuid::Uuid;
 
+use super::acceptance::Acceptance;
 use super::refusal::NotAccepted;
 
 /// How many messages one pass claims.
@@ -105,11 +106,11 @@ pub async fn claim_messages(db: &mut PgConnection, carrier: Carrier) -> sqlx::Re
 pub async fn settle_message(
     db: &mut PgConnection,
     message: &Claimed,
-    outcome: &Result<(), NotAccepted>,
+    outcome: &Result<Acceptance, NotAccepted>,
 ) -> sqlx::Result<Settlement> {
     match outcome {
-        Ok(()) => {
-            settle_sent(db, message).await?;
+        Ok(acceptance) => {
+            settle_sent(db, message, acceptance.refused_recipients()).await?;
             Ok(Settlement::Sent)
         }
         Err(refusal) if refusal.is_final || message.attempt_count >= MOST_ATTEMPTS => {
@@ -123,16 +124,17 @@ pub async fn settle_message(
     }
 }
 
-async fn settle_sent(db: &mut PgConnection, message: &Claimed) -> sqlx::Result<()> {
+async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&str>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle a message that was accepted
+        -- settle a message that was accepted, perhaps not by all recipients
         UPDATE notification_messages
-           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = NULL
+           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
         message.attempt_count,
+        refused,
     )
     .execute(db)
     .await

@@ -7,13 +7,14 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use db::failpoint::pass_point;
 use egress::Client;
-use egress::mail::{Mail, Mailer};
+use egress::mail::{AcceptedFor, Mail, Mailer};
 use futures::StreamExt as _;
 use url::Url;
 use uuid::Uuid;
 use workflows::failpoint::Point;
 use workflows::secrets::{SecretError, Secrets};
 
+use super::acceptance::Acceptance;
 use super::claim::{self, Carrier, Claimed, Settlement};
 use super::content::{Content, NAMED};
 use super::post::Poster;
@@ -94,11 +95,15 @@ impl Courier {
         Ok(delivered)
     }
 
-    /// Sends a message that says that it is a test, and returns why it was not accepted.
+    /// Sends a message that says that it is a test, and returns who accepted it, or why it was not accepted.
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses a statement, or if a secret cannot be decrypted.
-    pub async fn send_test(&self, channel: &Channel, now: DateTime<Utc>) -> Result<Result<(), String>, SecretError> {
+    pub async fn send_test(
+        &self,
+        channel: &Channel,
+        now: DateTime<Utc>,
+    ) -> Result<Result<Acceptance, String>, SecretError> {
         let content = Content::test(channel.name(), channel.team_id, &self.environment, now);
         let sent = self.send(channel, &content, workflows::id::make_id(now), now).await?;
         Ok(sent.map_err(|refusal| refusal.error))
@@ -109,14 +114,11 @@ impl Courier {
         pass_point(Point::N4);
         let mut db = self.pool.acquire().await?;
         let settlement = claim::settle_message(&mut db, &message, &outcome).await?;
-        if let Err(refusal) = &outcome {
-            tracing::warn!(message_id = %message.id, channel_id = message.channel_id, attempt = message.attempt_count,
-                error = %refusal.error, "notification not delivered");
-        }
+        log_outcome(&message, &outcome);
         Ok(settlement)
     }
 
-    async fn attempt(&self, message: &Claimed, now: DateTime<Utc>) -> sqlx::Result<Result<(), NotAccepted>> {
+    async fn attempt(&self, message: &Claimed, now: DateTime<Utc>) -> sqlx::Result<Result<Acceptance, NotAccepted>> {
         let (channel, items) = {
             let mut db = self.pool.acquire().await?;
             let channel = find_channel(&mut db, message.channel_id, None).await?;
@@ -139,7 +141,7 @@ impl Courier {
         content: &Content,
         id: Uuid,
         now: DateTime<Utc>,
-    ) -> Result<Result<(), NotAccepted>, SecretError> {
+    ) -> Result<Result<Acceptance, NotAccepted>, SecretError> {
         let sending = self.send_by_kind(channel, content, id, now);
         tokio::time::timeout(SENDING_LIMIT, sending).await.unwrap_or_else(|_| {
             Ok(Err(NotAccepted::transient(format!("not sent within {} s", SENDING_LIMIT.as_secs()))))
@@ -152,7 +154,7 @@ impl Courier {
         content: &Content,
         id: Uuid,
         now: DateTime<Utc>,
-    ) -> Result<Result<(), NotAccepted>, SecretError> {
+    ) -> Result<Result<Acceptance, NotAccepted>, SecretError> {
         match channel.kind() {
             ChannelKind::Webhook => self.poster.post(channel, &content.envelope(), Some(id), now).await,
             ChannelKind::Slack => self.poster.post(channel, &content.slack(), None, now).await,
@@ -163,16 +165,26 @@ impl Courier {
         }
     }
 
-    async fn send_mail(&self, channel: &Channel, content: &Content, id: Uuid) -> Result<(), NotAccepted> {
+    async fn send_mail(&self, channel: &Channel, content: &Content, id: Uuid) -> Result<Acceptance, NotAccepted> {
         let Some(mailer) = &self.mailer else {
             return Err(NotAccepted::transient("no mail server is set: an operator must set CRONBOX_SMTP_URL"));
         };
         let (id, text) = (id.to_string(), content.mail_text());
         let mail = Mail { id: &id, to: &channel.recipients, subject: &content.subject(), text: &text };
-        mailer.send(mail).await.map_err(|error| NotAccepted {
-            is_final: error.is_final(),
-            error: error.to_string(),
-            retry_after_secs: None,
-        })
+        match mailer.send(mail).await {
+            Ok(AcceptedFor::All) => Ok(Acceptance::Complete),
+            Ok(AcceptedFor::AllBut(refused)) => Ok(Acceptance::Partial(refused)),
+            Err(error) => Err(NotAccepted { is_final: error.is_final(), ..NotAccepted::transient(error.to_string()) }),
+        }
     }
+}
+
+fn log_outcome(message: &Claimed, outcome: &Result<Acceptance, NotAccepted>) {
+    let (error, event) = match outcome {
+        Ok(Acceptance::Complete) => return,
+        Ok(Acceptance::Partial(refused)) => (refused, "notification not delivered to all recipients"),
+        Err(refusal) => (&refusal.error, "notification not delivered"),
+    };
+    tracing::warn!(message_id = %message.id, channel_id = message.channel_id, attempt = message.attempt_count,
+        %error, "{event}");
 }

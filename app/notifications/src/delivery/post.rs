@@ -15,6 +15,7 @@ use uuid::Uuid;
 use workflows::secrets::{SecretError, Secrets};
 use workflows::signing::{SigningSecret, sign_by_all};
 
+use super::acceptance::Acceptance;
 use super::refusal::NotAccepted;
 use crate::channel::Channel;
 
@@ -49,7 +50,7 @@ impl Poster {
         document: &Value,
         id: Option<Uuid>,
         now: DateTime<Utc>,
-    ) -> Result<Result<(), NotAccepted>, SecretError> {
+    ) -> Result<Result<Acceptance, NotAccepted>, SecretError> {
         let team = find_team(&mut *self.pool.acquire().await?, channel.team_id).await?;
         let stored = channel.url.as_deref().unwrap_or_default();
         let url = self.secrets.open_channel_url(&self.pool, channel.team_id, stored).await?;
@@ -114,10 +115,10 @@ impl Poster {
     }
 }
 
-async fn evaluate_answer(answer: Answer, deadline: Instant) -> Result<(), NotAccepted> {
+async fn evaluate_answer(answer: Answer, deadline: Instant) -> Result<Acceptance, NotAccepted> {
     let status = answer.status();
     if status.is_success() {
-        return Ok(());
+        return Ok(Acceptance::Complete);
     }
     let retry_after_secs = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let reading = timeout_at(deadline, answer.read_beginning(REFUSAL_LIMIT));

@@ -276,7 +276,9 @@ pub(crate) async fn test_channel(
         return Ok(Json(TestResultView { delivered: false, error: None, message_id }));
     }
     let sent = app.courier()?.send_test(&channel, edit.now).await?;
-    Ok(Json(TestResultView { delivered: sent.is_ok(), error: sent.err(), message_id }))
+    let delivered = sent.is_ok();
+    let error = sent.map_or_else(Some, |acceptance| acceptance.refused_recipients().map(str::to_owned));
+    Ok(Json(TestResultView { delivered, error, message_id }))
 }
 
 /// Else its receivers, whom an editor names, could get any number of messages from the operator's mail server.
