@@ -91,6 +91,7 @@ mod notifications {
     mod aws;
     mod delivery;
     mod events;
+    mod fairness;
     #[cfg(debug_assertions)]
     mod kills;
     mod lists;

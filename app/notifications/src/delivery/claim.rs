@@ -55,7 +55,8 @@ pub enum Carrier {
     Notifier,
 }
 
-/// Claims messages that are due for this carrier.
+/// Claims messages that are due for this carrier: the first of each team before the second of another team, and of these
+/// the new ones before those that are repeated. So no other team waits for the silent receivers of a team.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -64,17 +65,23 @@ pub async fn claim_messages(db: &mut PgConnection, carrier: Carrier) -> sqlx::Re
         Claimed,
         r#"
         -- claim messages: some of each team. Another instance takes those that this one has not locked
-        WITH due AS MATERIALIZED (
+        WITH waiting AS MATERIALIZED (
+            SELECT m.id, m.team_id, m.due_at, m.attempt_count > 0 AS is_retry,
+                   row_number() OVER (PARTITION BY m.team_id, m.attempt_count > 0 ORDER BY m.due_at) AS nth_of_kind
+              FROM notification_messages m
+              LEFT JOIN notification_channels c ON c.id = m.channel_id
+             WHERE m.state = 'pending' AND m.due_at <= cronbox_now()
+               AND (m.lease_until IS NULL OR m.lease_until <= cronbox_now())
+               -- The app settles those of a channel that is deleted.
+               AND CASE c.kind WHEN 'aws' THEN $4 AND c.target_arn IS NOT NULL ELSE NOT $4 END
+        ), due AS MATERIALIZED (
             SELECT id
-              FROM (SELECT m.id, m.due_at, row_number() OVER (PARTITION BY m.team_id ORDER BY m.due_at) AS nth
-                      FROM notification_messages m
-                      LEFT JOIN notification_channels c ON c.id = m.channel_id
-                     WHERE m.state = 'pending' AND m.due_at <= cronbox_now()
-                       AND (m.lease_until IS NULL OR m.lease_until <= cronbox_now())
-                       -- The app settles those of a channel that is deleted.
-                       AND CASE c.kind WHEN 'aws' THEN $4 AND c.target_arn IS NOT NULL ELSE NOT $4 END) AS of_teams
+              FROM (SELECT id, due_at, is_retry,
+                           -- New messages and retries of a team take turns, so that neither ends the other.
+                           row_number() OVER (PARTITION BY team_id ORDER BY nth_of_kind, is_retry) AS nth
+                      FROM waiting) AS of_teams
              WHERE nth <= $1
-             ORDER BY due_at
+             ORDER BY nth, is_retry, due_at
              LIMIT $2
         ), locked AS MATERIALIZED (
             SELECT m.id

@@ -73,7 +73,8 @@ impl Courier {
         Self { poster: Poster { pool: pool.clone(), client, secrets }, pool, mailer, environment, public_url }
     }
 
-    /// Delivers messages that are due: some of each team, so that a team whose receivers are slow delays no other one.
+    /// Delivers messages that are due: some of each team, so that a team whose receivers are slow delays others by one pass
+    /// at most.
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses a statement; a message that was sent may be sent again.
