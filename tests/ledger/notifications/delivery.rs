@@ -105,6 +105,41 @@ async fn a_lost_delivery_repeats_under_its_id() {
     s.end().await;
 }
 
+/// The database refuses to settle the messages of one channel. The counter of its refusals outlives the statements.
+const ONE_CHANNEL_IS_NOT_SETTLED: &str = "
+    CREATE SEQUENCE refused_settlements;
+    CREATE FUNCTION refuse_settlement() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+        PERFORM nextval('refused_settlements');
+        RAISE EXCEPTION 'not settled';
+    END
+    $$;
+    CREATE TRIGGER refuse_settlement BEFORE UPDATE ON notification_messages FOR EACH ROW
+        WHEN (OLD.attempt_count = NEW.attempt_count AND OLD.event = 'auto_paused') EXECUTE FUNCTION refuse_settlement();
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, due_at, created_on)
+    SELECT gen_random_uuid(), id, team_id, CASE name WHEN 'unlucky' THEN 'auto_paused' ELSE 'run_failed' END, 0,
+           cronbox_now(), cronbox_now()
+      FROM notification_channels";
+
+/// The requests of the other messages go on, and their answers are recorded.
+#[tokio::test]
+async fn database_errors_end_no_other_delivery() {
+    let s = Story::at(NOON).await;
+    let (unlucky, slow) = (Receiver::kind().await, Receiver::slow().await);
+    channel(&s, json!({"name": "unlucky", "kind": "webhook", "url": unlucky.url})).await;
+    webhook(&s, &slow).await;
+    s.execute(ONE_CHANNEL_IS_NOT_SETTLED).await;
+    let answer = async {
+        slow.until(1).await;
+        s.until("SELECT count(*) FROM refused_settlements WHERE is_called", 1).await;
+        slow.let_answer(1);
+    };
+    let (done, ()) = tokio::join!(s.try_job("notifications"), answer);
+    assert!(done.unwrap_err().to_string().contains("not settled"));
+    assert_eq!(s.count("SELECT count(*) FROM notification_messages WHERE state = 'sent'").await, 1);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn a_refused_message_is_a_dead_letter() {
     let receiver = Receiver::answering(&[(410, "")]).await;

@@ -77,17 +77,19 @@ impl Courier {
     /// at most.
     ///
     /// # Errors
-    /// Fails if the database cannot be reached or refuses a statement; a message that was sent may be sent again.
+    /// Fails if the database cannot be reached or refuses a statement, with the first such error and after all other
+    /// messages are settled; a message that was sent may be sent again.
     pub async fn deliver_due(&self, now: DateTime<Utc>) -> sqlx::Result<Delivered> {
         let claimed = claim::claim_messages(&mut *self.pool.acquire().await?, Carrier::App).await?;
         if !claimed.is_empty() {
             pass_point(Point::N3);
         }
         let may_be_more = claimed.len() >= claim::BATCH;
-        let settled = futures::stream::iter(claimed).map(|message| self.deliver(message, now));
+        let delivering = futures::stream::iter(claimed).map(|message| self.deliver(message, now));
+        // An error of one message must not end the requests of the others: their receivers may have the messages already.
+        let settled: Vec<sqlx::Result<Settlement>> = delivering.buffer_unordered(AT_ONCE).collect().await;
         let mut delivered = Delivered { may_be_more, ..Delivered::default() };
-        let mut settled = std::pin::pin!(settled.buffer_unordered(AT_ONCE));
-        while let Some(settlement) = settled.next().await {
+        for settlement in settled {
             match settlement? {
                 Settlement::Sent => delivered.sent += 1,
                 Settlement::Again | Settlement::Failed => delivered.failed += 1,
