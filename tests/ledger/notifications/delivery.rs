@@ -1,8 +1,12 @@
 //! Messages: collected, limited, repeated under one id, and refused.
 
+use axum::Router;
+use axum::http::{StatusCode, Uri};
+use axum::routing::any;
 use local::stack::StackOptions;
 use serde_json::{Value, json};
 use tests::Story;
+use tokio::net::TcpListener;
 
 use super::team::{channel, notifications, rule, send, webhook};
 use crate::receiver::{NOON, Receiver, accept, until_state};
@@ -160,6 +164,42 @@ async fn a_refused_message_is_a_dead_letter() {
     s.editor().post_empty(&format!("{path}:retry")).await.refused(409, "not_failed", None);
     let ids = ids(&receiver);
     assert_eq!(ids[0], ids[1], "also then");
+    s.end().await;
+}
+
+/// A receiver that repeats the request line in its error page; of a test it says an error code of Slack.
+async fn echo() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let answer = async |uri: Uri| match uri.path() {
+        "/known" => (StatusCode::NOT_FOUND, "no_service\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, format!("{uri} does not exist")),
+    };
+    let router = Router::new().fallback(any(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    origin
+}
+
+/// The URL of a channel is a secret, which readers of messages and of the log do not have.
+#[tokio::test]
+async fn echoed_urls_are_not_stored() {
+    let s = Story::at(NOON).await;
+    let origin = echo().await;
+    let url = format!("{origin}/services/T0/B0/canary?token=canary");
+    let secret = channel(&s, json!({"name": "secret", "kind": "slack", "url": url})).await;
+    let known = channel(&s, json!({"name": "known", "kind": "slack", "url": format!("{origin}/known")})).await;
+    let test = async |id: i64| {
+        s.editor().post_empty(&format!("/api/v1/notification-channels/{id}:test")).await.expect(200).json["error"]
+            .clone()
+    };
+    assert_eq!(test(secret).await, "the receiver answered 404 Not Found");
+    assert_eq!(test(known).await, "the receiver answered 404 Not Found: no_service");
+    rule(&s, secret, json!({"event": "run_failed", "group_secs": 0})).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, "")]).await.action()})).await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    let errors = s.table("SELECT last_error FROM notification_messages").await;
+    assert_eq!(errors, "the receiver answered 404 Not Found");
     s.end().await;
 }
 

@@ -21,8 +21,28 @@ use crate::channel::Channel;
 
 /// How long a request may take, from the lookup of the name to what is read of the answer.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// How many bytes of a refusal are stored.
-const REFUSAL_LIMIT: usize = 500;
+/// How many bytes of a refusal are read; no known one is longer.
+const REFUSAL_LIMIT: usize = 64;
+/// The refusals of an incoming webhook of Slack. No other text of a receiver is stored or logged, because it may repeat the
+/// URL, which is a secret, in any encoding.
+const KNOWN_REFUSALS: [&str; 16] = [
+    "action_prohibited",
+    "channel_is_archived",
+    "channel_not_found",
+    "invalid_blocks",
+    "invalid_payload",
+    "invalid_token",
+    "no_active_hooks",
+    "no_service",
+    "no_service_id",
+    "no_team",
+    "no_text",
+    "posting_to_general_channel_denied",
+    "rate_limited",
+    "team_disabled",
+    "too_many_attachments",
+    "user_not_found",
+];
 
 /// Posts messages.
 #[derive(Clone)]
@@ -123,11 +143,14 @@ async fn evaluate_answer(answer: Answer, deadline: Instant) -> Result<Acceptance
     let retry_after_secs = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let reading = timeout_at(deadline, answer.read_beginning(REFUSAL_LIMIT));
     let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
-    let body = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
+    let known = KNOWN_REFUSALS.iter().find(|known| known.as_bytes() == body.trim_ascii());
     // Slack answers 404 and 410 for a webhook that was removed; others may be reachable again after a deployment.
     let is_final = matches!(status, StatusCode::GONE);
-    let error = format!("the receiver answered {status}: {body}");
-    Err(NotAccepted { error: error.trim_end_matches([':', ' ']).to_owned(), is_final, retry_after_secs })
+    let error = match known {
+        Some(known) => format!("the receiver answered {status}: {known}"),
+        None => format!("the receiver answered {status}"),
+    };
+    Err(NotAccepted { error, is_final, retry_after_secs })
 }
 
 async fn find_team(db: &mut PgConnection, team_id: i64) -> sqlx::Result<Option<Team>> {
