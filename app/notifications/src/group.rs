@@ -1,7 +1,8 @@
 //! Step 7 of 7: collects what waits for a channel in messages: one for each event.
 //!
-//! A message is made when the first of its notifications has waited for the time of its rule. While the channel has quiet
-//! hours, or has had as many messages in an hour as it may, everything waits, and the next message has all of it.
+//! A message is made when the first of its notifications has waited for the time of its rule. While the channel is
+//! disabled, has quiet hours, or has had as many messages in an hour as it may, everything waits, and the next message has
+//! all of it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
@@ -51,7 +52,7 @@ async fn make_one(pool: &PgPool, channel_id: i64, event: &str, now: DateTime<Utc
 }
 
 async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc>) -> sqlx::Result<bool> {
-    if channel.is_quiet(now) {
+    if !channel.is_enabled || channel.is_quiet(now) {
         return Ok(false);
     }
     Ok(count_since(tx, channel.id, now - TimeDelta::hours(1)).await? < i64::from(channel.max_per_hour))

@@ -93,7 +93,7 @@ BEGIN
     GRANT SELECT ON notification_messages, notifications TO cronbox_notifier;
     GRANT UPDATE (state, due_at, attempt_count, lease_until, last_error, sent_on, failed_on) ON notification_messages TO cronbox_notifier;
     GRANT SELECT (notification_id, message_id) ON notification_items TO cronbox_notifier;
-    GRANT SELECT (id, kind, target_arn) ON notification_channels TO cronbox_notifier;
+    GRANT SELECT (id, kind, target_arn, is_enabled) ON notification_channels TO cronbox_notifier;
     GRANT SELECT (id, name) ON teams, workflows TO cronbox_notifier;
 END
 $notifier$;

@@ -4,8 +4,9 @@ use axum::Router;
 use axum::http::{StatusCode, Uri};
 use axum::routing::any;
 use local::stack::StackOptions;
+use reqwest::Method;
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{Story, send_request};
 use tokio::net::TcpListener;
 
 use super::team::{channel, notifications, rule, send, webhook};
@@ -243,6 +244,35 @@ async fn many_quiet_channels_hide_no_other() {
     s.job("notifications").await;
     s.job("notifications").await;
     assert_eq!(receiver.received().len(), 1);
+    s.end().await;
+}
+
+/// One notification is being collected, and one message is to be repeated, when an editor disables the channel.
+#[tokio::test]
+async fn disabled_channels_get_nothing() {
+    let receiver = Receiver::answering(&[(503, "")]).await;
+    let (s, workflow) = failing(&receiver).await;
+    let path = format!("/api/v1/notification-channels/{}", s.count("SELECT id FROM notification_channels").await);
+    let set_enabled = async |enabled: bool| {
+        let body = json!({"name": "hook", "kind": "webhook", "enabled": enabled});
+        send_request(s.editor().request(Method::PUT, &path).json(&body)).await.expect(200);
+    };
+    fail(&s, workflow).await;
+    send(&s).await;
+    s.execute("UPDATE notification_rules SET group_secs = 60").await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    set_enabled(false).await;
+    s.now_is("2026-03-02T12:05:00Z").await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 1, "only the attempt before");
+    s.editor().post_empty(&format!("{path}:test")).await.expect(200);
+    assert_eq!(receiver.calls()[1]["type"], "cronbox.test");
+    set_enabled(true).await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 4, "the repeated message, and the one that was collected");
+    assert_eq!(s.count("SELECT count(*) FROM notifications WHERE state = 'unsent'").await, 1, "of the time between");
     s.end().await;
 }
 

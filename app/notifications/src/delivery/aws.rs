@@ -67,11 +67,11 @@ pub async fn read_aws_message(
 pub async fn oldest_aws_wait(db: &mut PgConnection) -> sqlx::Result<f64> {
     sqlx::query_scalar!(
         r#"
-        -- how long the oldest message to AWS has waited
+        -- how long the oldest message to AWS has waited that would be sent
         SELECT COALESCE(EXTRACT(EPOCH FROM cronbox_now() - min(m.created_on)), 0)::double precision AS "secs!"
           FROM notification_messages m
           JOIN notification_channels c ON c.id = m.channel_id
-         WHERE m.state = 'pending' AND c.kind = 'aws' AND c.target_arn IS NOT NULL
+         WHERE m.state = 'pending' AND c.kind = 'aws' AND c.target_arn IS NOT NULL AND (c.is_enabled OR m.event = 'test')
         "#,
     )
     .fetch_one(db)

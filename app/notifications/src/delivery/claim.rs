@@ -74,6 +74,8 @@ pub async fn claim_messages(db: &mut PgConnection, carrier: Carrier) -> sqlx::Re
                AND (m.lease_until IS NULL OR m.lease_until <= cronbox_now())
                -- The app settles those of a channel that is deleted.
                AND CASE c.kind WHEN 'aws' THEN $4 AND c.target_arn IS NOT NULL ELSE NOT $4 END
+               -- Those of a disabled channel wait until it is enabled, but for the test that an editor requests.
+               AND (c.is_enabled IS DISTINCT FROM false OR m.event = 'test')
         ), due AS MATERIALIZED (
             SELECT id
               FROM (SELECT id, due_at, is_retry,
