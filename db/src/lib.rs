@@ -28,7 +28,9 @@ pub use dry_run::{is_dry_run, run_dry};
 pub use kept::KeptConnection;
 pub use limits::TransactionLimits;
 pub use listener::Listener;
-pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema, migrate_with_roles};
+pub use migrate::{
+    MIGRATOR, SchemaState, check_migrated, migrate_by, migrate_schema, migrate_unless_newer, migrate_with_roles,
+};
 pub use options::{Options, Pooler};
 pub use pool::{PgPool, PoolUse, connect_pool, create_pool, create_pool_beside, log_in_anew};
 pub use roles::logins::{NewLogin, NewLogins, make_logins};

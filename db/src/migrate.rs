@@ -50,15 +50,58 @@ pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Resul
     migrate_until_done(migrator, options, Roles::Follow).await
 }
 
+/// Whether the schema is now the one of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaState {
+    /// All migrations of this program are applied, and no other one is.
+    Current,
+    /// The schema has a migration that this program does not know. Nothing is changed.
+    Newer,
+}
+
+/// Like [`migrate_with_roles`] or, without `makes_roles`, [`migrate_schema`], but accepts a database that has a migration
+/// which this program does not know: it changes neither the schema nor the groups nor their privileges, because those of
+/// the newer program include what this one needs (expand, then contract).
+///
+/// # Errors
+/// Fails like [`migrate_with_roles`], except for a newer schema.
+pub async fn migrate_unless_newer(options: &Options, makes_roles: bool) -> anyhow::Result<SchemaState> {
+    let roles = if makes_roles { Roles::Make } else { Roles::Grant };
+    migrate_in_tries(&MIGRATOR, options, roles, NewerSchema::Accept).await
+}
+
 async fn migrate_until_done(migrator: &Migrator, options: &Options, roles: Roles) -> anyhow::Result<()> {
+    migrate_in_tries(migrator, options, roles, NewerSchema::Refuse).await.map(drop)
+}
+
+/// What to do if the schema has a migration that this program does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewerSchema {
+    Refuse,
+    Accept,
+}
+
+async fn migrate_in_tries(
+    migrator: &Migrator,
+    options: &Options,
+    roles: Roles,
+    newer: NewerSchema,
+) -> anyhow::Result<SchemaState> {
     let (mut locked, mut is_logged) = (0, false);
     while locked < MOST_TRIES {
         // A new connection for each try, because closing it releases the advisory lock of the migrations.
         let mut connection = migration_options(options)?.connect().await.context("cannot reach the database")?;
-        let done = try_once(migrator, &mut connection, options, roles).await;
+        let done = try_once(migrator, &mut connection, options, roles, newer).await;
         drop(connection.close().await);
         match done {
-            Ok(Tried::Migrated) => return Ok(()),
+            Ok(Tried::Migrated) => return Ok(SchemaState::Current),
+            Ok(Tried::FoundNewer(version)) => {
+                tracing::warn!(
+                    migration = version,
+                    "newer schema accepted: this program does not know the migration, and changes nothing"
+                );
+                return Ok(SchemaState::Newer);
+            }
             Ok(Tried::GroupsChange) => {
                 locked += 1;
                 tracing::info!(attempt = locked, "migration tries again: another process changes the groups");
@@ -86,6 +129,8 @@ const MIGRATING: i64 = 0x63_726f_6e62_6f78;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tried {
     Migrated,
+    /// The schema has this migration, which the program does not know and accepts.
+    FoundNewer(i64),
     AnotherMigrates,
     GroupsChange,
 }
@@ -95,6 +140,7 @@ async fn try_once(
     connection: &mut PgConnection,
     options: &Options,
     roles: Roles,
+    newer: NewerSchema,
 ) -> anyhow::Result<Tried> {
     if let Some(settings) = migration_settings(options) {
         sqlx::raw_sql(settings).execute(&mut *connection).await?;
@@ -105,16 +151,49 @@ async fn try_once(
     if !is_alone.fetch_one(&mut *connection).await? {
         return Ok(Tried::AnotherMigrates);
     }
+    // Before the groups: those of the newer program stay as they are.
+    if newer == NewerSchema::Accept
+        && let Some(version) = find_unknown_migration(migrator, connection).await?
+    {
+        return Ok(Tried::FoundNewer(version));
+    }
     if roles == Roles::Make && make_groups(migrator, connection).await? == Groups::ChangeNow {
         return Ok(Tried::GroupsChange);
     }
     let is_owner = become_owner(roles, connection).await?;
     drop_invalid_indexes(migrator, connection).await?;
-    migrator.run(&mut *connection).await?;
+    match migrator.run(&mut *connection).await {
+        Err(MigrateError::VersionMissing(version)) if newer == NewerSchema::Accept => {
+            return Ok(Tried::FoundNewer(version));
+        }
+        done => done?,
+    }
     if is_owner && roles != Roles::Follow && grant_privileges(connection).await? == Groups::ChangeNow {
         return Ok(Tried::GroupsChange);
     }
     Ok(Tried::Migrated)
+}
+
+/// Returns the latest applied migration that the program does not know.
+async fn find_unknown_migration(migrator: &Migrator, connection: &mut PgConnection) -> sqlx::Result<Option<i64>> {
+    // A login that may not read the table yet finds out when it migrates as the owner.
+    let is_readable: bool = sqlx::query_scalar(
+        "-- is_readable
+         SELECT COALESCE(has_table_privilege(to_regclass('_sqlx_migrations'), 'SELECT'), FALSE)",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    if !is_readable {
+        return Ok(None);
+    }
+    // Also one that failed halfway: the rollback from its version must start.
+    let applied: Vec<i64> = sqlx::query_scalar(
+        "-- find_unknown_migration
+         SELECT version FROM _sqlx_migrations ORDER BY version DESC",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    Ok(applied.into_iter().find(|version| !migrator.version_exists(*version)))
 }
 
 /// Drops the index of an interrupted `CREATE INDEX CONCURRENTLY`, so that it can be created again.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use workflows::reasons::{Reason, ReasonCode};
 
-use crate::startup::{app, run};
+use crate::startup::{app, run, serve, stop};
 
 pub(super) fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
     let migration = Migration::new(1, "a".into(), MigrationType::Simple, sql.into_sql_str(), is_alone);
@@ -431,6 +431,42 @@ async fn migrate_refuses_a_newer_schema() {
     .await;
     let refused = format!("{:#}", db::migrate_schema(&owner_options(&s)).await.unwrap_err());
     assert!(refused.contains("the database has migration 9999, which this program does not know"), "{refused}");
+    s.end().await;
+}
+
+/// On ECS each task migrates before it serves, also the tasks of the version before after a rollback: they change neither
+/// the schema nor what the newer version granted. The logins get their passwords, which may be newer than the rollback.
+#[tokio::test]
+async fn rolled_back_versions_start() {
+    let s = Story::today().await;
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                 VALUES (9999, 'of a later version', TRUE, '', 0);
+                 GRANT DELETE ON audit_log TO cronbox_app";
+    sqlx::raw_sql(newer).execute(&s.pool).await.unwrap();
+    let unchanged = "SELECT relname || ' ' || relowner || ' ' || COALESCE(relacl::text, '') FROM pg_class
+                      WHERE relnamespace = 'public'::regnamespace AND NOT relispartition
+                      UNION ALL
+                     SELECT version::text FROM _sqlx_migrations ORDER BY 1";
+    let before = lines_of(&s.pool, unchanged).await;
+
+    for words in [&["--accept-newer"][..], &["--roles", "--accept-newer"]] {
+        let done = run(migrate(&s.owner_dsn()).args(words)).await;
+        let log = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{words:?}: {log}");
+        assert!(log.contains("WARN") && log.contains("newer schema accepted") && log.contains("9999"), "{log}");
+        assert_eq!(lines_of(&s.pool, unchanged).await, before, "{words:?}");
+    }
+    let login = format!("rolled_back_{}", std::process::id());
+    let mut with_login = migrate(&s.owner_dsn());
+    with_login.args(["--roles", "--accept-newer"]).env("CRONBOX_SERVE_LOGIN", &login);
+    with_login.env("CRONBOX_SERVE_PASSWORD", "the-password-of-today");
+    assert!(run(&mut with_login).await.status.success());
+    let dsn = s.owner_dsn();
+    let (_, place) = dsn.rsplit_once('@').unwrap();
+    let (mut serving, _) = serve(&format!("postgres://{login}:the-password-of-today@{place}")).await;
+    stop(&mut serving).await;
+
+    s.pool.execute(sqlx::AssertSqlSafe(format!("DROP ROLE {login}"))).await.unwrap();
     s.end().await;
 }
 

@@ -30,7 +30,7 @@ mod server;
 mod state;
 
 pub use config::Config;
-pub use migrate::migrate_database;
+pub use migrate::{migrate_database, migrate_database_unless_newer};
 pub use pools::Pools;
 pub use run::{Listeners, serve_app};
 pub use server::bind_listener;

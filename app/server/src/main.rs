@@ -18,7 +18,7 @@ use app::{App, Listeners, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use db::{NewLogin, NewLogins, PgConnection, PgPool, Pooler, make_logins};
+use db::{NewLogin, NewLogins, PgConnection, PgPool, Pooler, SchemaState, make_logins};
 use executor::Shutdown;
 use keys_command::{NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
@@ -58,6 +58,9 @@ enum Command {
         /// First make the groups `cronbox_owner`, `cronbox_app`, `cronbox_publisher` and `cronbox_notifier`; the first gets the schema.
         #[arg(long)]
         roles: bool,
+        /// Succeed with a warning if the schema is newer than this program, and change only the logins, so that an older version starts after a rollback.
+        #[arg(long)]
+        accept_newer: bool,
         #[command(flatten)]
         logins: Logins,
     },
@@ -261,7 +264,9 @@ async fn main() -> ExitCode {
     old_names::warn_of_variables(&old_variables);
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
-        Command::Migrate { database, roles, logins } => migrate(&database, roles, logins).await,
+        Command::Migrate { database, roles, accept_newer, logins } => {
+            migrate(&database, roles, accept_newer, logins).await
+        }
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Ls { database }) => list_teams(&database).await,
@@ -326,14 +331,24 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     served
 }
 
-async fn migrate(database: &Database, makes_roles: bool, logins: Logins) -> anyhow::Result<()> {
-    app::migrate_database(&database.options(), makes_roles).await?;
+async fn migrate(database: &Database, makes_roles: bool, accepts_newer: bool, logins: Logins) -> anyhow::Result<()> {
+    let options = database.options();
+    let state = if accepts_newer {
+        app::migrate_database_unless_newer(&options, makes_roles).await?
+    } else {
+        app::migrate_database(&options, makes_roles).await?;
+        SchemaState::Current
+    };
     let logins = NewLogins {
         app: NewLogin { name: logins.serve_login, password: logins.serve_password },
         publisher: NewLogin { name: logins.publish_login, password: logins.publish_password },
         notifier: NewLogin { name: logins.notify_login, password: logins.notify_password },
     };
-    make_logins(&database.options(), &logins).await?;
+    // Also beside a newer schema: the secret store may have given them other passwords since the rollback.
+    make_logins(&options, &logins).await?;
+    if state == SchemaState::Newer {
+        return Ok(());
+    }
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     zones::store_bundled(&pool, &edit).await.map(drop)

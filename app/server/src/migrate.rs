@@ -13,6 +13,25 @@ pub async fn migrate_database(options: &db::Options, makes_roles: bool) -> anyho
     } else {
         db::migrate_schema(options).await?;
     }
+    count_workflows(options).await
+}
+
+/// Like [`migrate_database`], but leaves a schema that is newer than this program as it is.
+///
+/// # Errors
+/// Fails like [`migrate_database`], except for a newer schema.
+pub async fn migrate_database_unless_newer(
+    options: &db::Options,
+    makes_roles: bool,
+) -> anyhow::Result<db::SchemaState> {
+    let state = db::migrate_unless_newer(options, makes_roles).await?;
+    if state == db::SchemaState::Current {
+        count_workflows(options).await?;
+    }
+    Ok(state)
+}
+
+async fn count_workflows(options: &db::Options) -> anyhow::Result<()> {
     let pool = db::connect_pool(options).await?;
     let counted = workflows::count_uncounted_workflows(&pool).await;
     pool.close().await;

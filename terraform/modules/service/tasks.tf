@@ -26,7 +26,8 @@ locals {
 
   containers = {
     migrate = {
-      command   = ["migrate", "--roles"]
+      # After a migration the version before must still start: a rollback, a scale-out and a crash all start its tasks.
+      command   = ["migrate", "--roles", "--accept-newer"]
       waits_for = []
       environment = merge(local.connection, {
         CRONBOX_SERVE_LOGIN   = local.logins.app
