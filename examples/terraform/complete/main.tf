@@ -36,6 +36,7 @@ module "service" {
   balancer_subnet_ids = module.network.public_subnet_ids
   is_internal         = false
   client_cidrs        = ["0.0.0.0/0"]
+  nat_addresses       = module.network.nat_addresses
   domain              = var.domain
   zone_id             = var.zone_id
   scheduler_key       = var.scheduler_key
@@ -49,7 +50,6 @@ module "cron" {
   env                        = "prod"
   vpc_id                     = module.network.vpc_id
   subnet_ids                 = module.network.private_subnet_ids
-  app_security_group_ids     = [module.service.balancer_security_group_id]
   app_base_url               = module.service.url
   database_security_group_id = module.service.database.security_group_id
   database_host              = module.service.database.host

@@ -9,6 +9,11 @@ locals {
   subnet_ids          = local.makes_network ? module.network[0].private_subnet_ids : var.subnet_ids
   balancer_subnet_ids = local.makes_network && !var.is_internal ? module.network[0].public_subnet_ids : coalescelist(var.balancer_subnet_ids, local.subnet_ids)
 
+  # By which the Lambdas and the tasks reach the internet, and so a load balancer there.
+  nat_addresses = local.makes_network ? module.network[0].nat_addresses : var.nat_addresses
+  # No rule for a group matches the public addresses of a load balancer.
+  balancer_group_ids = local.makes_app && var.is_internal ? module.service[*].balancer_security_group_id : []
+
   zips = merge(var.zips, var.zips.folder == null && var.zips.bucket == null ? {
     folder = "${path.root}/../../../target/lambdas/${var.architecture}"
   } : {})
@@ -42,6 +47,7 @@ module "service" {
   balancer_subnet_ids = local.balancer_subnet_ids
   is_internal         = var.is_internal
   client_cidrs        = var.client_cidrs
+  nat_addresses       = local.nat_addresses
   domain              = var.domain
   zone_id             = var.zone_id
   certificate_arn     = var.certificate_arn
@@ -79,7 +85,7 @@ module "cron" {
   create_vpc_endpoints             = var.create_vpc_endpoints
   interface_endpoint_service_names = var.interface_endpoint_service_names
   endpoint_security_group_ids      = var.endpoint_security_group_ids
-  app_security_group_ids           = local.makes_app ? [module.service[0].balancer_security_group_id] : var.app_security_group_ids
+  app_security_group_ids           = local.makes_app ? local.balancer_group_ids : var.app_security_group_ids
   dead_letter_operator_arns        = var.dead_letter_operator_arns
 
   database_security_group_id = local.makes_app ? module.service[0].database.security_group_id : var.database_security_group_id

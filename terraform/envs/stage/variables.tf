@@ -118,13 +118,19 @@ variable "certificate_arn" {
 }
 
 variable "is_internal" {
-  description = "Whether only the VPC reaches the app."
+  description = "Whether only the VPC reaches the app; false = also client_cidrs on the internet."
   type        = bool
   default     = true
 }
 
 variable "client_cidrs" {
-  description = "The addresses that may reach the app, except the runner, which always may."
+  description = "The addresses that may reach the app, except the runner, the publisher and the verification, which always may."
+  type        = list(string)
+  default     = []
+}
+
+variable "nat_addresses" {
+  description = "The public addresses of the NAT gateways of subnet_ids, if vpc_id names a network and is_internal is false: the fires arrive from there."
   type        = list(string)
   default     = []
 }

@@ -130,7 +130,7 @@ variable "endpoint_security_group_ids" {
 }
 
 variable "app_security_group_ids" {
-  description = "The security group of the app or of its load balancer; the runner and the publisher then reach only it on the app's port, and it admits them there. Empty: the app's port at every address, because a DNS name is no address. A list of at most one, so that a group can be made in the same apply."
+  description = "The security group of the app or of its load balancer; the runner and the publisher then reach only it on the app's port, and it admits them there. Empty: the app's port at every address, because a DNS name is no address; so it is for a load balancer on the internet, whose public addresses no rule for a group matches. A list of at most one, so that a group can be made in the same apply."
   type        = list(string)
   default     = []
 

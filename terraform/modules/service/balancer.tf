@@ -33,7 +33,22 @@ resource "aws_vpc_security_group_ingress_rule" "clients" {
   tags              = var.tags
 }
 
-# Tasks of the verification reach the app as its clients do.
+# The name of a load balancer on the internet resolves to public addresses, in the VPC too. So the runner, the publisher and the
+# verification reach it by NAT, and a rule for their security group never matches. By count, because addresses that the same apply
+# creates are not known yet.
+resource "aws_vpc_security_group_ingress_rule" "nat" {
+  count = var.is_internal ? 0 : length(var.nat_addresses)
+
+  security_group_id = aws_security_group.balancer.id
+  description       = "cronbox runner, publisher and verify, by NAT"
+  cidr_ipv4         = "${var.nat_addresses[count.index]}/32"
+  ip_protocol       = "tcp"
+  from_port         = 443
+  to_port           = 443
+  tags              = var.tags
+}
+
+# Tasks of the verification reach an internal load balancer as its clients do.
 resource "aws_vpc_security_group_ingress_rule" "verification" {
   security_group_id            = aws_security_group.balancer.id
   description                  = "cronbox verify"

@@ -9,7 +9,7 @@ output "balancer" {
 }
 
 output "balancer_security_group_id" {
-  description = "The load balancer's security group, for the cron module's app_security_group_ids."
+  description = "The load balancer's security group, for the cron module's app_security_group_ids if it is internal: no rule for a group matches what arrives from the internet."
   value       = aws_security_group.balancer.id
 }
 

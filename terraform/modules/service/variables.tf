@@ -137,13 +137,35 @@ variable "is_internal" {
 }
 
 variable "client_cidrs" {
-  description = "The addresses that may reach the load balancer. The runner may in any case, by its security group."
+  description = "The addresses that may reach the load balancer. The runner, the publisher and the verification may in any case: by their security groups, or by nat_addresses if the load balancer is on the internet."
   type        = list(string)
   default     = []
 
   validation {
     condition     = alltrue([for cidr in var.client_cidrs : can(cidrhost(cidr, 0))])
     error_message = "client_cidrs must be blocks of addresses, for example 10.0.0.0/8."
+  }
+}
+
+variable "nat_addresses" {
+  description = "The public addresses of the NAT gateways by which the Lambdas and the tasks reach the internet, for example [\"203.0.113.7\"]. A load balancer on the internet admits them, because the fires arrive from there. Needed if is_internal is false and client_cidrs does not contain 0.0.0.0/0."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for address in var.nat_addresses : can(cidrhost("${address}/32", 0))])
+    error_message = "nat_addresses must be IPv4 addresses without a mask, for example 203.0.113.7."
+  }
+
+  validation {
+    condition     = var.is_internal || length(var.nat_addresses) > 0 || contains(var.client_cidrs, "0.0.0.0/0")
+    error_message = "nat_addresses: a load balancer on the internet gets the fires from the NAT gateways; name their addresses."
+  }
+
+  # EC2 refuses two equal rules.
+  validation {
+    condition     = var.is_internal || alltrue([for address in var.nat_addresses : !contains(var.client_cidrs, "${address}/32")])
+    error_message = "nat_addresses: they are admitted in any case; remove them from client_cidrs."
   }
 }
 

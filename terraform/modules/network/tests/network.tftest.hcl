@@ -38,6 +38,11 @@ run "two_zones" {
   }
 
   assert {
+    condition     = length(output.nat_addresses) == 1
+    error_message = "Its address, for a load balancer on the internet."
+  }
+
+  assert {
     condition     = length(aws_flow_log.this) == 0 && aws_vpc_endpoint.s3.vpc_endpoint_type == "Gateway"
     error_message = "No log unless it is wanted; S3 needs no gateway."
   }
@@ -55,6 +60,11 @@ run "a_gateway_in_each_of_three_zones" {
   assert {
     condition     = length(aws_nat_gateway.this) == 3 && length(aws_subnet.private) == 3 && aws_flow_log.this[0].traffic_type == "REJECT"
     error_message = "The loss of a zone takes no other one with it."
+  }
+
+  assert {
+    condition     = length(output.nat_addresses) == 3
+    error_message = "Each zone has an address of its own."
   }
 }
 

@@ -70,6 +70,57 @@ run "the_balancer" {
   }
 }
 
+run "a_balancer_on_the_internet_admits_the_fires" {
+  command = plan
+
+  variables {
+    is_internal   = false
+    client_cidrs  = ["198.51.100.0/24"]
+    nat_addresses = ["203.0.113.7", "203.0.113.8"]
+  }
+
+  assert {
+    condition     = aws_vpc_security_group_ingress_rule.nat[*].cidr_ipv4 == ["203.0.113.7/32", "203.0.113.8/32"]
+    error_message = "The runner, the publisher and the verification arrive from the NAT gateways."
+  }
+}
+
+run "an_internal_balancer_admits_no_public_address" {
+  command = plan
+
+  variables {
+    nat_addresses = ["203.0.113.7"]
+  }
+
+  assert {
+    condition     = length(aws_vpc_security_group_ingress_rule.nat) == 0
+    error_message = "The runner reaches it by its security group."
+  }
+}
+
+run "refuses_a_balancer_on_the_internet_without_the_fires" {
+  command = plan
+
+  variables {
+    is_internal  = false
+    client_cidrs = ["198.51.100.0/24"]
+  }
+
+  expect_failures = [var.nat_addresses]
+}
+
+run "refuses_the_address_of_a_gateway_twice" {
+  command = plan
+
+  variables {
+    is_internal   = false
+    client_cidrs  = ["203.0.113.7/32"]
+    nat_addresses = ["203.0.113.7"]
+  }
+
+  expect_failures = [var.nat_addresses]
+}
+
 run "the_service" {
   command = plan
 
