@@ -42,3 +42,25 @@ async fn the_runner_could_not_deliver() {
     scene.silent("runner-dead-letters", "");
     scene.end().await;
 }
+
+/// The publisher receives each dead letter every minute, so SQS's own age would leave it out, and the publisher measures it.
+#[tokio::test]
+async fn dead_letters_wait_for_half_a_day() {
+    let mut scene = Scene::with_mirrored_queues().await;
+    scene.create("30 * * * *", "UTC").await;
+    scene.observe(5).await;
+    scene.silent("runner-dead-letters-age", "");
+    let nowhere = format!("http://127.0.0.1:{}", find_kept_port());
+    scene.deliver_to(&nowhere).unwrap();
+    let until = scene.now() + TimeDelta::minutes(45);
+    scene.clock_to(&until.to_rfc3339_opts(SecondsFormat::Secs, true)).await;
+    scene.publisher.mirror_dead_letters().await;
+    scene.observe(5).await;
+    scene.silent("runner-dead-letters-age", "");
+    // The stand-in stamps its messages with the machine's time, eight hours after the scene began.
+    scene.skip(21 * 60).await;
+    scene.publisher.mirror_dead_letters().await;
+    scene.observe(5).await;
+    scene.rings("runner-dead-letters-age", "");
+    scene.end().await;
+}

@@ -77,6 +77,16 @@ impl Scene {
         Self::of(StackOptions { now: Some(now), app, ..StackOptions::default() }).await
     }
 
+    /// A scene whose publisher mirrors the dead-letter queues.
+    pub(crate) async fn with_mirrored_queues() -> Self {
+        let now = Clock::System.now().duration_trunc(TimeDelta::hours(1)).unwrap() - TimeDelta::hours(8);
+        let options = StackOptions { now: Some(now), mirrors_dead_letters: true, ..StackOptions::default() };
+        let mut scene = Self::of(options).await;
+        let settings = scene.story.dead_letter_environment();
+        scene.lambda = Some(Lambda::start(&scene.story, &settings).await);
+        scene
+    }
+
     /// A scene on the machine's clock: its minutes are only those of the recorded metrics.
     pub(crate) async fn on_the_machines_clock() -> Self {
         Self::of(StackOptions::default()).await

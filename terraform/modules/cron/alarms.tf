@@ -402,11 +402,12 @@ locals {
     },
     {
       for name, queue in local.fire_queues : "${name}-dead-letters-age" => {
-        # The app answers `too_old` to a fire older than 24 hours, so 12 hours remain for a redrive.
+        # The app answers `too_old` to a fire older than 24 hours, so 12 hours remain for a redrive. Not SQS's own age, which leaves
+        # out messages that were received more than three times: the publisher receives each of them every minute.
         says      = "A dead letter of ${name} has waited for 12 hours; after 24 hours the app refuses its fire."
-        namespace = "AWS/SQS"
-        metric    = "ApproximateAgeOfOldestMessage"
-        where     = { QueueName = queue.name }
+        namespace = "cronbox"
+        metric    = "DeadLetterAgeSeconds_${name}"
+        where     = local.publisher_metrics
         statistic = "Maximum"
         value     = 43200
         over      = 5

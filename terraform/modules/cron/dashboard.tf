@@ -46,7 +46,7 @@ locals {
     {
       title = "dead letters"
       flow  = [for queue in aws_sqs_queue.dead_letters : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue.name, { stat = "Maximum" }]]
-      wrong = [for queue in aws_sqs_queue.dead_letters : ["AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue.name, { stat = "Maximum" }]]
+      wrong = [for name, queue in aws_sqs_queue.dead_letters : ["cronbox", "DeadLetterAgeSeconds_${name}", "Env", var.env, { stat = "Maximum" }]]
     },
   ]
   ledger = concat(

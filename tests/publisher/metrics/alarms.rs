@@ -1,5 +1,6 @@
 //! The metrics for the alarms: each condition appears in the line that CloudWatch reads.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +28,13 @@ struct Ticker {
 
 impl Ticker {
     async fn start(world: &World) -> Ticker {
+        Self::start_with(world, &[]).await
+    }
+
+    async fn start_with(world: &World, settings: &[(&str, &str)]) -> Ticker {
         let (runtime, invoker) = Runtime::new();
-        let mut lambda = world.lambda(&serve(runtime.clone()).await);
+        let mut command = world.lambda_command(&serve(runtime.clone()).await);
+        let mut lambda = command.envs(settings.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(lambda.stdout.take().unwrap()).lines();
         Ticker { _lambda: lambda, lines, runtime, invoker }
     }
@@ -156,6 +162,33 @@ async fn a_sweep_that_never_ends_grows_old() {
     world.skip(MINUTE * 65).await;
     let (_, line) = ticker.tick().await;
     assert!(figure(&line, "SweepAgeSeconds") >= 3600.0, "{line}");
+}
+
+/// The oldest message that is not settled counts, from when it was sent. An empty queue has the age 0, and a queue that is not
+/// mirrored has none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_dead_letters_grow_old() {
+    let world = World::new().await;
+    // At this address nothing listens, so no pass settles the rows.
+    let queue = ("CRONBOX_RUNNER_DLQ_URL", "http://127.0.0.1:9/123456789012/runner-dlq");
+    let mut ticker = Ticker::start_with(&world, &[queue]).await;
+    // Too little for a pass over the queue.
+    ticker.runtime.end_after(TimeDelta::seconds(12));
+    let (_, empty) = ticker.tick().await;
+    assert_eq!(empty["DeadLetterAgeSeconds_runner"], json!(0.0), "{empty}");
+    let rows = "INSERT INTO dead_letters (queue, message_id, kind, error, attributes, body, body_bytes, sent_on, first_seen,
+                                          last_seen, state, settled_on)
+                SELECT queue, id, 'unreadable', '', '{}', '', 0, cronbox_now() - age, cronbox_now(), cronbox_now(), state,
+                       CASE state WHEN 'gone' THEN cronbox_now() END
+                  FROM (VALUES ('runner', 'a', INTERVAL '13 hours', 'present'),
+                               ('runner', 'b', INTERVAL '1 hour', 'redrive_failed'),
+                               ('runner', 'c', INTERVAL '20 hours', 'gone'),
+                               ('schedules', 'd', INTERVAL '30 hours', 'present')) AS m (queue, id, age, state)";
+    sqlx::raw_sql(rows).execute(&world.pool).await.unwrap();
+    let (_, line) = ticker.tick().await;
+    let age = figure(&line, "DeadLetterAgeSeconds_runner");
+    assert!((46_800.0..46_860.0).contains(&age), "{line}");
+    assert_eq!(line["DeadLetterAgeSeconds_schedules"], Value::Null, "{line}");
 }
 
 /// Workflows are counted when they are settled. A later error of another workflow must not remove them from the

@@ -94,6 +94,8 @@ fn metrics(totals: &Totals, dropped: Dropped, gauges: &Gauges) -> Vec<(String, &
         let present =
             letters.present.iter().map(|(queue, count)| (format!("DeadLetters_{queue}"), "Count", json!(count)));
         metrics.extend(present);
+        let ages = letters.oldest_age_secs.iter();
+        metrics.extend(ages.map(|(queue, secs)| (format!("DeadLetterAgeSeconds_{queue}"), "Seconds", json!(secs))));
         metrics.push(("DeadLetterRedrivesFailed".to_owned(), "Count", json!(letters.redrives_failed)));
     }
     metrics

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use db::PgPool;
@@ -104,6 +105,11 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
             present.get_or_create(&[("queue", *queue)]).set(*count);
         }
         registry.register("dead_letters", "Messages in the dead-letter queues, as last mirrored", present);
+        let ages = Family::<[(&str, &str); 1], Gauge<f64, AtomicU64>>::default();
+        for (queue, secs) in &letters.oldest_age_secs {
+            ages.get_or_create(&[("queue", *queue)]).set(*secs);
+        }
+        registry.register("dead_letter_age_seconds", "Seconds since the oldest of these messages was sent", ages);
         let failed = ConstGauge::new(letters.redrives_failed);
         registry.register("dead_letter_redrives_failed", "Of these, messages whose last redrive failed", failed);
     }

@@ -147,6 +147,13 @@ run "alarms" {
   }
 
   assert {
+    condition = alltrue([for name in ["schedules", "runner"] :
+      aws_cloudwatch_metric_alarm.this["${name}-dead-letters-age"].metric_name == "DeadLetterAgeSeconds_${name}" && aws_cloudwatch_metric_alarm.this["${name}-dead-letters-age"].threshold == 43200
+    ])
+    error_message = "The publisher measures how long a dead letter has waited: SQS leaves out those that the publisher receives."
+  }
+
+  assert {
     # Milliseconds; the grace is schedule::delivery::GRACE.
     condition     = aws_cloudwatch_metric_alarm.this["runner-event-age"].threshold == 240000
     error_message = "The alarm rings a minute before fires are later than the grace of 300 s."
