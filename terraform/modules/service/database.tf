@@ -1,5 +1,20 @@
 # Postgres, unless one exists already.
 
+locals {
+  connections_of_task = tonumber(lookup(var.settings, "CRONBOX_DB_MAX_CONNECTIONS", "40"))
+  # docs/deploy.md#database-access: a deployment has the old and the new tasks; two publishers may run at once; operators.
+  needed_connections = 2 * var.size.max * local.connections_of_task + 2 * 3 + 10
+  max_connections    = coalesce(var.database.max_connections, local.needed_connections)
+}
+
+# A warning only: the operator may know that no deployment meets the busiest hour.
+check "connections" {
+  assert {
+    condition     = !local.makes_database || local.max_connections >= local.needed_connections
+    error_message = "database.max_connections is ${local.max_connections}, and ${var.size.max} tasks need up to ${local.needed_connections} during a deployment: raise it, or leave it out."
+  }
+}
+
 resource "aws_db_subnet_group" "this" {
   count = local.makes_database ? 1 : 0
 
@@ -24,8 +39,7 @@ resource "aws_db_parameter_group" "this" {
       "rds.force_ssl" = { value = "1", apply_method = "immediate" }
       # Lists read every day's partition (docs/operations.md#locks).
       max_locks_per_transaction = { value = tostring(var.database.max_locks), apply_method = "pending-reboot" }
-      # Instances x CRONBOX_DB_MAX_CONNECTIONS, the publisher and operators.
-      max_connections = { value = tostring(var.database.max_connections), apply_method = "pending-reboot" }
+      max_connections           = { value = tostring(local.max_connections), apply_method = "pending-reboot" }
       # Live runs are updated often (docs/operations.md).
       autovacuum_naptime = { value = "15", apply_method = "immediate" }
       # A statement that takes a second is worth a line.

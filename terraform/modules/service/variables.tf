@@ -211,7 +211,7 @@ variable "web_acl_arn" {
 # Database
 
 variable "database" {
-  description = "The database that the module makes."
+  description = "The database that the module makes. max_connections: null = computed for size.max tasks (docs/deploy.md#database-access). Connections need memory, so choose the class for the busiest hour. max_locks suffices for 90 days of retention (docs/operations.md#locks)."
   type = object({
     instance_class  = optional(string, "db.t4g.small")
     engine_version  = optional(string, "15")
@@ -220,7 +220,7 @@ variable "database" {
     is_multi_az     = optional(bool, true)
     backup_days     = optional(number, 14)
     is_protected    = optional(bool, true)
-    max_connections = optional(number, 200)
+    max_connections = optional(number)
     max_locks       = optional(number, 200)
     kms_key_arn     = optional(string)
     apply_now       = optional(bool, false)

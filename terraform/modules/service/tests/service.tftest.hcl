@@ -294,8 +294,9 @@ run "a_database_is_made" {
   }
 
   assert {
-    condition = { for parameter in aws_db_parameter_group.this[0].parameter : parameter.name => parameter.value if contains(["rds.force_ssl", "max_locks_per_transaction"], parameter.name) } == {
+    condition = { for parameter in aws_db_parameter_group.this[0].parameter : parameter.name => parameter.value if contains(["rds.force_ssl", "max_connections", "max_locks_per_transaction"], parameter.name) } == {
       "rds.force_ssl"           = "1"
+      max_connections           = "496"
       max_locks_per_transaction = "200"
     }
     error_message = "What cronbox relies on."
@@ -305,6 +306,32 @@ run "a_database_is_made" {
     condition     = contains(keys(aws_cloudwatch_metric_alarm.this), "database-storage") && contains(keys(aws_cloudwatch_metric_alarm.this), "database-cpu")
     error_message = "Its alarms."
   }
+}
+
+run "connections_follow_the_size" {
+  command = plan
+
+  variables {
+    existing_database = null
+    size              = { max = 4 }
+    settings          = { CRONBOX_DB_MAX_CONNECTIONS = "20" }
+  }
+
+  assert {
+    condition     = local.max_connections == 176
+    error_message = "The old and the new tasks of a deployment, two publishers and operators."
+  }
+}
+
+run "warns_of_too_few_connections" {
+  command = plan
+
+  variables {
+    existing_database = null
+    database          = { max_connections = 200 }
+  }
+
+  expect_failures = [check.connections]
 }
 
 run "refuses_an_image_by_tag" {
