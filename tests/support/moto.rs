@@ -7,6 +7,25 @@ use std::time::Duration;
 use local::config::target_folder;
 use tokio::process::{Child, Command};
 
+/// moto's server, which in 5.2.1 does not know the tags of scalable targets; Terraform reads them.
+const SERVER: &str = "
+import json
+from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse as Scaling
+from moto.server import main
+
+tags = {}
+register = Scaling.register_scalable_target
+
+def register_with_tags(self):
+    answer = register(self)
+    tags.setdefault(json.loads(answer)['ScalableTargetARN'], {}).update(self._get_param('Tags') or {})
+    return answer
+
+Scaling.register_scalable_target = register_with_tags
+Scaling.list_tags_for_resource = lambda self: json.dumps({'Tags': tags.get(self._get_param('ResourceARN'), {})})
+main()
+";
+
 /// A server for one test only: no other test shares its queues, secrets and schedules.
 pub struct Moto {
     /// Its base URL.
@@ -20,11 +39,10 @@ impl Moto {
     /// # Panics
     /// moto is not installed, or does not start.
     pub async fn start() -> Self {
-        let program = target_folder().join("venv/bin/moto_server");
-        assert!(program.exists(), "moto is not installed: run `make setup`");
+        assert!(target_folder().join("venv/bin/moto_server").exists(), "moto is not installed: run `make setup`");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        let mut command = Command::new(target_folder().join("venv/bin/python"));
+        command.args(["-c", SERVER, "-H", "127.0.0.1", "-p", &port.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let process = command.spawn().expect("moto's server starts");
         let endpoint = format!("http://127.0.0.1:{port}");

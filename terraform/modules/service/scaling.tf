@@ -1,12 +1,11 @@
-# More tasks if runs wait, or if the CPU is busy; fewer when it is idle. Nothing of it if the size is fixed.
+# More tasks if runs wait, or if the CPU is busy; fewer when it is idle. The target exists also for a fixed size: the service ignores
+# changes of its count, and Application Auto Scaling moves it into the new limits.
 
 locals {
   scales = var.size.max > var.size.min ? 1 : 0
 }
 
 resource "aws_appautoscaling_target" "app" {
-  count = local.scales
-
   service_namespace  = "ecs"
   scalable_dimension = "ecs:service:DesiredCount"
   resource_id        = "service/${aws_ecs_cluster.this.name}/${aws_ecs_service.app.name}"
@@ -20,9 +19,9 @@ resource "aws_appautoscaling_policy" "cpu" {
 
   name               = "${local.name}-cpu"
   policy_type        = "TargetTrackingScaling"
-  service_namespace  = aws_appautoscaling_target.app[0].service_namespace
-  scalable_dimension = aws_appautoscaling_target.app[0].scalable_dimension
-  resource_id        = aws_appautoscaling_target.app[0].resource_id
+  service_namespace  = aws_appautoscaling_target.app.service_namespace
+  scalable_dimension = aws_appautoscaling_target.app.scalable_dimension
+  resource_id        = aws_appautoscaling_target.app.resource_id
 
   target_tracking_scaling_policy_configuration {
     target_value       = 60
@@ -40,9 +39,9 @@ resource "aws_appautoscaling_policy" "queue" {
 
   name               = "${local.name}-queue"
   policy_type        = "StepScaling"
-  service_namespace  = aws_appautoscaling_target.app[0].service_namespace
-  scalable_dimension = aws_appautoscaling_target.app[0].scalable_dimension
-  resource_id        = aws_appautoscaling_target.app[0].resource_id
+  service_namespace  = aws_appautoscaling_target.app.service_namespace
+  scalable_dimension = aws_appautoscaling_target.app.scalable_dimension
+  resource_id        = aws_appautoscaling_target.app.resource_id
 
   step_scaling_policy_configuration {
     adjustment_type         = "ChangeInCapacity"

@@ -170,7 +170,7 @@ resource "aws_ecs_service" "app" {
   }
 
   lifecycle {
-    # The scaling decides.
+    # The scaling decides, also about a fixed size.
     ignore_changes = [desired_count]
   }
 

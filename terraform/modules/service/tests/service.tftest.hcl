@@ -133,7 +133,7 @@ run "the_service" {
   }
 
   assert {
-    condition     = aws_appautoscaling_target.app[0].max_capacity == 6 && aws_cloudwatch_metric_alarm.queue[0].metric_name == "RunsWaitingSeconds"
+    condition     = aws_appautoscaling_target.app.max_capacity == 6 && aws_cloudwatch_metric_alarm.queue[0].metric_name == "RunsWaitingSeconds"
     error_message = "More tasks when runs wait."
   }
 
@@ -150,6 +150,24 @@ run "the_service" {
   assert {
     condition     = aws_scheduler_schedule.verify.schedule_expression == "cron(30 0 * * ? *)" && length(aws_cloudwatch_event_target.verify_failed) == 1
     error_message = "Yesterday is verified every night, and a failure is told."
+  }
+}
+
+run "a_fixed_size_is_applied" {
+  command = plan
+
+  variables {
+    size = { min = 3, max = 3 }
+  }
+
+  assert {
+    condition     = aws_appautoscaling_target.app.min_capacity == 3 && aws_appautoscaling_target.app.max_capacity == 3
+    error_message = "The service ignores changes of its count; the target applies them."
+  }
+
+  assert {
+    condition     = length(aws_appautoscaling_policy.cpu) == 0 && length(aws_cloudwatch_metric_alarm.queue) == 0
+    error_message = "Nothing scales a fixed size."
   }
 }
 
