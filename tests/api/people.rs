@@ -688,6 +688,11 @@ fn wrong_settings_stop_the_start() {
         (Oidc { oidc_audience: Some(String::new()), ..good.clone() }, "CRONBOX_OIDC_AUDIENCE"),
         (Oidc { oidc_groups_file: None, ..good.clone() }, "CRONBOX_OIDC_GROUPS_FILE"),
         (Oidc { oidc_groups_file: Some("/nowhere".into()), ..good.clone() }, "CRONBOX_OIDC_GROUPS_FILE"),
+        (Oidc { oidc_groups: Some("groups: []".into()), ..good.clone() }, "not both"),
+        (
+            Oidc { oidc_groups_file: None, oidc_groups: Some("groups: 7".into()), ..good.clone() },
+            "CRONBOX_OIDC_GROUPS: ",
+        ),
         (Oidc { oidc_ca_file: Some("/nowhere".into()), ..good.clone() }, "CRONBOX_OIDC_CA_FILE"),
         (Oidc { oidc_ca_file: Some(file.clone()), ..good.clone() }, "CRONBOX_OIDC_CA_FILE"),
     ];
@@ -697,6 +702,9 @@ fn wrong_settings_stop_the_start() {
         assert!(format!("{error:#}").contains(expected), "{error:#}");
     }
     start(&good).unwrap();
+    let inline = r#"{"groups": [{"group": "a", "role": "admin"}]}"#;
+    start(&Oidc { oidc_groups_file: None, oidc_groups: Some(inline.into()), ..good.clone() }).unwrap();
+    start(&Oidc { oidc_groups: Some(String::new()), ..good.clone() }).unwrap();
     start(&Oidc { oidc_issuer: Some("https://10.0.0.1:8443".into()), ..good.clone() }).unwrap();
     assert!(Oidc { oidc_issuer: None, ..good }.read_settings().unwrap().is_none());
     std::fs::remove_file(file).unwrap();

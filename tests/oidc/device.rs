@@ -138,6 +138,7 @@ async fn a_person_logs_in_by_a_code() {
         oidc_issuer: Some(provider.issuer.clone()),
         oidc_audience: Some("cronbox-cli".to_owned()),
         oidc_groups_file: Some(groups.clone()),
+        oidc_groups: None,
         oidc_groups_claim: "groups".to_owned(),
         oidc_ca_file: None,
         oidc_allow_http: true,

@@ -70,6 +70,7 @@ impl Canaille {
             oidc_issuer: Some(self.issuer.clone()),
             oidc_audience: Some("cronbox".to_owned()),
             oidc_groups_file: Some(file),
+            oidc_groups: None,
             oidc_groups_claim: "groups".to_owned(),
             oidc_ca_file: Some(certificate_in(&self.folder)),
             oidc_allow_http: false,

@@ -56,6 +56,7 @@ module "service" {
 
   mail                     = var.mail
   heartbeat_url_secret_arn = var.heartbeat_url_secret_arn
+  oidc_client_secret_arn   = var.oidc_client_secret_arn
   public_url               = var.public_url
 
   database            = var.database

@@ -192,6 +192,12 @@ variable "heartbeat_url_secret_arn" {
   default     = null
 }
 
+variable "oidc_client_secret_arn" {
+  description = "The secret of the console's client at the identity provider; null = it has none. For the app that this configuration makes."
+  type        = string
+  default     = null
+}
+
 variable "public_url" {
   description = "Where people reach the app, for the links in messages, if that is another address than the app's."
   type        = string

@@ -10,12 +10,13 @@ locals {
   connection = { DATABASE_URL = "postgres://${local.database.host}:${local.database.port}/${local.database.name}?sslmode=verify-full" }
 
   # Both URLs may contain a password, so they are secrets, too.
-  urls = { for name, arn in {
-    CRONBOX_SMTP_URL      = try(var.mail.smtp_url_secret_arn, null)
-    CRONBOX_HEARTBEAT_URL = var.heartbeat_url_secret_arn
+  operator_secrets = { for name, arn in {
+    CRONBOX_SMTP_URL           = try(var.mail.smtp_url_secret_arn, null)
+    CRONBOX_HEARTBEAT_URL      = var.heartbeat_url_secret_arn
+    CRONBOX_OIDC_CLIENT_SECRET = var.oidc_client_secret_arn
   } : name => arn if arn != null }
   # A value of a secret in JSON follows its ARN.
-  operator_secret_arns = [for arn in values(local.urls) : join(":", slice(split(":", arn), 0, 7))]
+  operator_secret_arns = [for arn in values(local.operator_secrets) : join(":", slice(split(":", arn), 0, 7))]
 
   notifications = merge(
     { CRONBOX_PUBLIC_URL = coalesce(var.public_url, local.url) },
@@ -63,7 +64,7 @@ locals {
         CRONBOX_METRICS_EMF         = "true"
         CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
       })
-      secrets = merge(local.app_login, local.urls, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
+      secrets = merge(local.app_login, local.operator_secrets, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
     }
   }
 

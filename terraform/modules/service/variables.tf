@@ -86,7 +86,7 @@ variable "settings" {
   validation {
     condition = alltrue([
       for name in keys(var.settings) :
-      startswith(name, "CRONBOX_") && !contains(["CRONBOX_SECRETS_KEY", "CRONBOX_KEY", "CRONBOX_SERVE_PASSWORD", "CRONBOX_PUBLISH_PASSWORD", "CRONBOX_NOTIFY_PASSWORD", "CRONBOX_DB_DIRECT_DSN", "CRONBOX_SMTP_URL", "CRONBOX_HEARTBEAT_URL"], name)
+      startswith(name, "CRONBOX_") && !contains(["CRONBOX_SECRETS_KEY", "CRONBOX_KEY", "CRONBOX_SERVE_PASSWORD", "CRONBOX_PUBLISH_PASSWORD", "CRONBOX_NOTIFY_PASSWORD", "CRONBOX_DB_DIRECT_DSN", "CRONBOX_SMTP_URL", "CRONBOX_HEARTBEAT_URL", "CRONBOX_OIDC_CLIENT_SECRET"], name)
     ])
     error_message = "settings begin with CRONBOX_, and contain no key and no password: these are in Secrets Manager."
   }
@@ -319,6 +319,23 @@ variable "heartbeat_url_secret_arn" {
   validation {
     condition     = var.heartbeat_url_secret_arn == null || can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[^:]+-[A-Za-z0-9]{6}(:[^:]+:[^:]*:[^:]*)?$", var.heartbeat_url_secret_arn))
     error_message = "heartbeat_url_secret_arn must be a complete ARN of Secrets Manager, with the six characters at its end; the URL itself never goes through Terraform."
+  }
+}
+
+variable "oidc_client_secret_arn" {
+  description = "The ARN of the operator's secret with CRONBOX_OIDC_CLIENT_SECRET, the secret of the console's client at the identity provider, as text, or followed by :name:: for a value of a secret in JSON. Null = the client has none. All else of the provider is in settings."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.oidc_client_secret_arn == null || can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[^:]+-[A-Za-z0-9]{6}(:[^:]+:[^:]*:[^:]*)?$", var.oidc_client_secret_arn))
+    error_message = "oidc_client_secret_arn must be a complete ARN of Secrets Manager, with the six characters at its end; the secret itself never goes through Terraform."
+  }
+
+  # The app would not start.
+  validation {
+    condition     = var.oidc_client_secret_arn == null || contains(keys(var.settings), "CRONBOX_OIDC_CLIENT_ID")
+    error_message = "oidc_client_secret_arn needs CRONBOX_OIDC_CLIENT_ID in settings."
   }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use access::people::groups::{GroupRule, Groups};
 use access::people::token::TokenRules;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ const LARGEST_FILE: u64 = 1024 * 1024;
 #[derive(Args, Clone, Debug, Default)]
 pub struct Oidc {
     /// The provider with which people sign in, exactly as its tokens name it, for example `https://id.example.com`
-    #[arg(long, env = "CRONBOX_OIDC_ISSUER", requires = "oidc_audience", requires = "oidc_groups_file")]
+    #[arg(long, env = "CRONBOX_OIDC_ISSUER", requires = "oidc_audience")]
     pub oidc_issuer: Option<String>,
     /// What tokens for this app name as `aud`.
     #[arg(long, env = "CRONBOX_OIDC_AUDIENCE", requires = "oidc_issuer")]
@@ -25,6 +25,9 @@ pub struct Oidc {
     /// A YAML or JSON file that says which groups have which roles.
     #[arg(long, env = "CRONBOX_OIDC_GROUPS_FILE", value_name = "FILE", requires = "oidc_issuer")]
     pub oidc_groups_file: Option<PathBuf>,
+    /// The content of that file, instead of it: for a container without files of its own.
+    #[arg(long, env = "CRONBOX_OIDC_GROUPS", value_name = "YAML", requires = "oidc_issuer")]
+    pub oidc_groups: Option<String>,
     /// The claim with the groups: a name, or a JSON pointer, for example `/realm_access/roles`
     #[arg(long, env = "CRONBOX_OIDC_GROUPS_CLAIM", default_value = "groups")]
     pub oidc_groups_claim: String,
@@ -63,8 +66,7 @@ impl Oidc {
         let Some(issuer) = self.oidc_issuer.clone() else { return Ok(None) };
         let audience = self.oidc_audience.clone().filter(|audience| !audience.is_empty());
         let audience = audience.context("CRONBOX_OIDC_ISSUER requires CRONBOX_OIDC_AUDIENCE")?;
-        let file = self.oidc_groups_file.as_deref().context("CRONBOX_OIDC_ISSUER requires CRONBOX_OIDC_GROUPS_FILE")?;
-        let groups = read_groups(file).with_context(|| format!("CRONBOX_OIDC_GROUPS_FILE {}", file.display()))?;
+        let groups = self.groups()?;
         let ca_pem = self
             .oidc_ca_file
             .as_deref()
@@ -80,6 +82,18 @@ impl Oidc {
 }
 
 impl Oidc {
+    fn groups(&self) -> anyhow::Result<Groups> {
+        let text = self.oidc_groups.as_deref().filter(|text| !text.is_empty());
+        match (text, self.oidc_groups_file.as_deref()) {
+            (Some(_), Some(_)) => bail!("set CRONBOX_OIDC_GROUPS or CRONBOX_OIDC_GROUPS_FILE, not both"),
+            (Some(text), None) => parse_groups(text).context("CRONBOX_OIDC_GROUPS"),
+            (None, Some(file)) => {
+                read_groups(file).with_context(|| format!("CRONBOX_OIDC_GROUPS_FILE {}", file.display()))
+            }
+            (None, None) => bail!("CRONBOX_OIDC_ISSUER requires CRONBOX_OIDC_GROUPS or CRONBOX_OIDC_GROUPS_FILE"),
+        }
+    }
+
     fn client(&self) -> Option<ConsoleClient> {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Some(ConsoleClient { id: set(&self.oidc_client_id)?, secret: set(&self.oidc_client_secret) })

@@ -220,7 +220,7 @@ run "notifications_get_their_urls_from_secrets" {
   }
 
   assert {
-    condition = local.urls == {
+    condition = local.operator_secrets == {
       CRONBOX_HEARTBEAT_URL = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:heartbeat-AbCdEf"
       CRONBOX_SMTP_URL      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:smtp-AbCdEf:url::"
     }
@@ -240,7 +240,7 @@ run "without_urls_no_secret_of_the_operator_is_read" {
   command = plan
 
   assert {
-    condition     = length(local.urls) == 0 && local.notifications == { CRONBOX_PUBLIC_URL = "https://cron.example.com" }
+    condition     = length(local.operator_secrets) == 0 && local.notifications == { CRONBOX_PUBLIC_URL = "https://cron.example.com" }
     error_message = "No mail server and no heartbeat, unless the values name them; messages link to the domain."
   }
 
@@ -390,6 +390,50 @@ run "refuses_secrets_in_settings" {
   }
 
   expect_failures = [var.settings]
+}
+
+run "refuses_the_secret_of_a_client_in_settings" {
+  command = plan
+
+  variables {
+    settings = { CRONBOX_OIDC_CLIENT_SECRET = "hunter2" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "people_sign_in_with_a_provider" {
+  command = plan
+
+  variables {
+    settings = {
+      CRONBOX_OIDC_ISSUER    = "https://login.example.com"
+      CRONBOX_OIDC_AUDIENCE  = "cronbox"
+      CRONBOX_OIDC_CLIENT_ID = "cronbox-console"
+      CRONBOX_OIDC_GROUPS    = "{\"groups\": [{\"group\": \"ops\", \"role\": \"admin\"}]}"
+    }
+    oidc_client_secret_arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:oidc-AbCdEf"
+  }
+
+  assert {
+    condition     = local.containers.app.environment.CRONBOX_OIDC_GROUPS == "{\"groups\": [{\"group\": \"ops\", \"role\": \"admin\"}]}"
+    error_message = "The groups need no file: the container has none of its own."
+  }
+
+  assert {
+    condition     = local.containers.app.secrets.CRONBOX_OIDC_CLIENT_SECRET == var.oidc_client_secret_arn && contains(local.operator_secret_arns, var.oidc_client_secret_arn)
+    error_message = "ECS reads the client's secret, and may."
+  }
+}
+
+run "refuses_the_secret_of_no_client" {
+  command = plan
+
+  variables {
+    oidc_client_secret_arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:oidc-AbCdEf"
+  }
+
+  expect_failures = [var.oidc_client_secret_arn]
 }
 
 run "refuses_settings_that_are_not_ours" {
