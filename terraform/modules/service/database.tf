@@ -35,13 +35,14 @@ resource "aws_db_parameter_group" "this" {
 
   dynamic "parameter" {
     for_each = {
-      # Passwords and rows are encrypted on the way.
-      "rds.force_ssl" = { value = "1", apply_method = "immediate" }
+      # Passwords and rows are encrypted on the way. From 15 on it is RDS's default. For a value that equals a default RDS keeps
+      # pending-reboot, and each plan would change it to immediate again (hashicorp/terraform-provider-aws#39252).
+      "rds.force_ssl" = { value = "1", apply_method = "pending-reboot" }
       # Lists read every day's partition (docs/operations.md#locks).
       max_locks_per_transaction = { value = tostring(var.database.max_locks), apply_method = "pending-reboot" }
       max_connections           = { value = tostring(local.max_connections), apply_method = "pending-reboot" }
-      # Live runs are updated often (docs/operations.md).
-      autovacuum_naptime = { value = "15", apply_method = "immediate" }
+      # Live runs are updated often (docs/operations.md). RDS has the same default.
+      autovacuum_naptime = { value = "15", apply_method = "pending-reboot" }
       # A statement that takes a second is worth a line.
       log_min_duration_statement = { value = "1000", apply_method = "immediate" }
       log_lock_waits             = { value = "1", apply_method = "immediate" }

@@ -321,6 +321,11 @@ run "a_database_is_made" {
   }
 
   assert {
+    condition     = alltrue([for parameter in aws_db_parameter_group.this[0].parameter : parameter.apply_method == "pending-reboot" if contains(["rds.force_ssl", "autovacuum_naptime"], parameter.name)])
+    error_message = "RDS keeps this method for values that equal its defaults, so each plan would change another one."
+  }
+
+  assert {
     condition     = contains(keys(aws_cloudwatch_metric_alarm.this), "database-storage") && contains(keys(aws_cloudwatch_metric_alarm.this), "database-cpu")
     error_message = "Its alarms."
   }
