@@ -41,13 +41,14 @@ locals {
     },
     { for name, alarm in {
       database-storage = {
-        says      = "The database has less than 2 GiB of free storage, and does not grow."
+        # RDS grows the storage when a tenth is free. Half of that, of the storage at the beginning, says that it did not.
+        says      = "The database has almost no free storage, and does not grow."
         namespace = "AWS/RDS"
         metric    = "FreeStorageSpace"
         where     = local.database_metric
         statistic = "Minimum"
         is        = "LessThanThreshold"
-        value     = 2 * 1024 * 1024 * 1024
+        value     = var.database.storage_gb * 1024 * 1024 * 1024 / 20
         of        = 5
         missing   = "notBreaching"
       }

@@ -329,6 +329,12 @@ run "a_database_is_made" {
     condition     = contains(keys(aws_cloudwatch_metric_alarm.this), "database-storage") && contains(keys(aws_cloudwatch_metric_alarm.this), "database-cpu")
     error_message = "Its alarms."
   }
+
+  assert {
+    # RDS grows 20 GiB when 2 GiB are free.
+    condition     = aws_cloudwatch_metric_alarm.this["database-storage"].threshold == 1073741824
+    error_message = "The alarm rings when RDS should have grown the storage, and has not."
+  }
 }
 
 run "connections_follow_the_size" {
