@@ -38,6 +38,16 @@ locals {
         of        = 3
         missing   = "notBreaching"
       }
+      verify-not-started = {
+        says      = "ECS has refused to start the verification of the ledger."
+        namespace = "AWS/SQS"
+        metric    = "ApproximateNumberOfMessagesVisible"
+        where     = { QueueName = aws_sqs_queue.verify.name }
+        statistic = "Maximum"
+        value     = 1
+        of        = 1
+        missing   = "notBreaching"
+      }
     },
     { for name, alarm in {
       database-storage = {

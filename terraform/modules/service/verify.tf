@@ -1,5 +1,39 @@
-# Every night `cronbox verify --yesterday` proves the ledger of the day before. A difference, or a verification that does not
-# start, goes to the topics.
+# Every night `cronbox verify --yesterday` proves the ledger of the day before. A difference, or a task that stops before it has an
+# answer, goes to the topics. A task that ECS refuses has no such event: its request goes to a queue with an alarm.
+
+resource "aws_sqs_queue" "verify" {
+  name = "${local.name}-verify-dlq"
+  # The most that SQS keeps: 14 days.
+  message_retention_seconds = 1209600
+  # Managed encryption: a customer's key would need a key policy for scheduler.amazonaws.com.
+  sqs_managed_sse_enabled = true
+  tags                    = var.tags
+}
+
+resource "aws_sqs_queue_policy" "verify" {
+  queue_url = aws_sqs_queue.verify.id
+  policy    = data.aws_iam_policy_document.verify_queue.json
+}
+
+data "aws_iam_policy_document" "verify_queue" {
+  statement {
+    sid       = "TlsOnly"
+    effect    = "Deny"
+    actions   = ["sqs:*"]
+    resources = [aws_sqs_queue.verify.arn]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "aws:SecureTransport"
+      values   = ["false"]
+    }
+  }
+}
 
 resource "aws_ecs_task_definition" "verify" {
   family                   = "${local.name}-verify"
@@ -72,6 +106,10 @@ resource "aws_scheduler_schedule" "verify" {
       maximum_event_age_in_seconds = 3600
       maximum_retry_attempts       = 5
     }
+
+    dead_letter_config {
+      arn = aws_sqs_queue.verify.arn
+    }
   }
 }
 
@@ -118,6 +156,12 @@ data "aws_iam_policy_document" "verify" {
       variable = "ecs:cluster"
       values   = [aws_ecs_cluster.this.arn]
     }
+  }
+
+  statement {
+    sid       = "DeadLetters"
+    actions   = ["sqs:SendMessage"]
+    resources = [aws_sqs_queue.verify.arn]
   }
 
   statement {

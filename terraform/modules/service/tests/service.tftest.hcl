@@ -138,7 +138,7 @@ run "the_service" {
   }
 
   assert {
-    condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["app-unhealthy", "app-errors", "refusals"])
+    condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["app-unhealthy", "app-errors", "refusals", "verify-not-started"])
     error_message = "The alarms of an app without a database of its own."
   }
 
@@ -150,6 +150,11 @@ run "the_service" {
   assert {
     condition     = aws_scheduler_schedule.verify.schedule_expression == "cron(30 0 * * ? *)" && length(aws_cloudwatch_event_target.verify_failed) == 1
     error_message = "Yesterday is verified every night, and a failure is told."
+  }
+
+  assert {
+    condition     = aws_sqs_queue.verify.name == "cronbox-test-verify-dlq" && length(aws_scheduler_schedule.verify.target[0].dead_letter_config) == 1
+    error_message = "A verification that ECS does not start is told, too."
   }
 }
 
