@@ -184,7 +184,7 @@ pub struct Config {
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_CLOCK_OFFSET_SECS", hide = true, default_value_t = 0, allow_negative_numbers = true)]
     pub clock_offset_secs: i64,
-    /// How long a client may take to send its headers, in milliseconds.
+    /// How long a client may take to send its headers, in milliseconds; so also how long a connection may be idle.
     #[arg(long, help_heading = "HTTP", env = "CRONBOX_HEADER_TIMEOUT_MS", default_value_t = 10_000)]
     pub header_timeout_ms: u64,
     /// How long a client may read nothing of an answer, in milliseconds; then its connection ends.

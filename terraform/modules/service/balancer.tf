@@ -105,7 +105,8 @@ resource "aws_lb" "this" {
   security_groups            = [aws_security_group.balancer.id]
   drop_invalid_header_fields = true
   enable_deletion_protection = var.database.is_protected
-  # Longer than the longest answer (?wait=25), and than the app's own idle time.
+  # Longer than the longest answer (?wait=25), and shorter than the app keeps an idle connection (CRONBOX_HEADER_TIMEOUT_MS in
+  # tasks.tf): a request on a connection that the app ends at the same moment is answered 502.
   idle_timeout = 60
   tags         = var.tags
 

@@ -57,11 +57,14 @@ locals {
       command   = ["serve"]
       waits_for = ["scheduler-key", "admin-key"]
       environment = merge(local.notifications, var.settings, local.connection, local.traces, {
-        CRONBOX_ENV                 = var.env
-        CRONBOX_BIND_ADDR           = "0.0.0.0:${local.api_port}"
-        CRONBOX_ADMIN_ADDR          = "0.0.0.0:${local.admin_port}"
-        CRONBOX_TRUSTED_PROXIES     = join(",", distinct(data.aws_subnet.balancer[*].cidr_block))
-        CRONBOX_METRICS_EMF         = "true"
+        CRONBOX_ENV             = var.env
+        CRONBOX_BIND_ADDR       = "0.0.0.0:${local.api_port}"
+        CRONBOX_ADMIN_ADDR      = "0.0.0.0:${local.admin_port}"
+        CRONBOX_TRUSTED_PROXIES = join(",", distinct(data.aws_subnet.balancer[*].cidr_block))
+        CRONBOX_METRICS_EMF     = "true"
+        # The wait for the next request's headers is also the idle time of a connection: longer than that of the load balancer.
+        # Slow clients hold connections of the load balancer, not of the app.
+        CRONBOX_HEADER_TIMEOUT_MS   = "75000"
         CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
       })
       secrets = merge(local.app_login, local.operator_secrets, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })

@@ -184,6 +184,7 @@ run "the_app" {
       CRONBOX_ADMIN_ADDR          = "0.0.0.0:8081"
       CRONBOX_BIND_ADDR           = "0.0.0.0:8080"
       CRONBOX_ENV                 = "test"
+      CRONBOX_HEADER_TIMEOUT_MS   = "75000"
       CRONBOX_METRICS_EMF         = "true"
       CRONBOX_PUBLIC_URL          = "https://cron.example.com"
       CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
@@ -191,6 +192,11 @@ run "the_app" {
       DATABASE_URL                = "postgres://db.example.com:5432/cronbox?sslmode=verify-full"
     }
     error_message = "The app gets its settings, and no secret by value; only the balancer's subnets are proxies."
+  }
+
+  assert {
+    condition     = tonumber(local.containers.app.environment.CRONBOX_HEADER_TIMEOUT_MS) > aws_lb.this.idle_timeout * 1000
+    error_message = "The app keeps an idle connection for longer than the load balancer."
   }
 
   assert {
