@@ -62,3 +62,13 @@ output "admin_key_secret_arn" {
   description = "The secret of the first operator's key."
   value       = one(module.service[*].admin_key_secret_arn)
 }
+
+output "operator_network" {
+  description = "The network of an operator's task, for `aws ecs run-task --network-configuration`; null if the app runs elsewhere."
+  value       = one(module.service[*].operator_network)
+}
+
+output "database_host" {
+  description = "The database's host, for psql; null if its secret names it."
+  value       = local.makes_app ? module.service[0].database.host : var.database_host
+}

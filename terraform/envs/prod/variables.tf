@@ -135,6 +135,12 @@ variable "nat_addresses" {
   default     = []
 }
 
+variable "operator_security_group_ids" {
+  description = "Groups of machines from which operators run psql and read metrics."
+  type        = list(string)
+  default     = []
+}
+
 variable "access_log_bucket" {
   description = "The bucket for the load balancer's log."
   type        = string

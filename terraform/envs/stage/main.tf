@@ -54,6 +54,8 @@ module "service" {
   access_log_bucket   = var.access_log_bucket
   web_acl_arn         = var.web_acl_arn
 
+  operator_security_group_ids = var.operator_security_group_ids
+
   mail                     = var.mail
   heartbeat_url_secret_arn = var.heartbeat_url_secret_arn
   oidc_client_secret_arn   = var.oidc_client_secret_arn

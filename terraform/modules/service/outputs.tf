@@ -42,3 +42,8 @@ output "admin_key_secret_arn" {
   description = "The secret of the first operator's key."
   value       = aws_secretsmanager_secret.key["admin"].arn
 }
+
+output "operator_network" {
+  description = "The network of an operator's task, for `aws ecs run-task --network-configuration` (docs/runbook.md#operator-commands)."
+  value       = "awsvpcConfiguration={subnets=[${join(",", var.subnet_ids)}],securityGroups=[${aws_security_group.app.id}],assignPublicIp=DISABLED}"
+}

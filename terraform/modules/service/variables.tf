@@ -169,6 +169,12 @@ variable "nat_addresses" {
   }
 }
 
+variable "operator_security_group_ids" {
+  description = "The groups of machines from which operators run psql and read metrics (docs/runbook.md#operator-commands); they may reach the database, the metrics of the tasks and the load balancer."
+  type        = list(string)
+  default     = []
+}
+
 variable "domain" {
   description = "The name of the app, for example cron.example.com: that of the certificate."
   type        = string

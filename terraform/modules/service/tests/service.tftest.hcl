@@ -294,6 +294,52 @@ run "refuses_a_heartbeat_in_clear_text" {
   expect_failures = [var.heartbeat_url_secret_arn]
 }
 
+run "an_operators_command_has_what_a_migration_has" {
+  command = plan
+
+  assert {
+    condition     = aws_ecs_task_definition.operator.family == "cronbox-test-operator" && local.operator.environment == merge(local.containers.migrate.environment, { CRONBOX_ENV = "test" })
+    error_message = "Each command of cronbox-app works there: it has the address, the logins and the environment."
+  }
+
+  assert {
+    condition     = toset(keys(local.operator.secrets)) == toset(["CRONBOX_PUBLISH_PASSWORD", "CRONBOX_SECRETS_KEY", "CRONBOX_SERVE_PASSWORD", "PGPASSWORD", "PGUSER"])
+    error_message = "The owner's login, the passwords of the others, the key that encrypts, and no key of the API."
+  }
+
+  assert {
+    condition     = local.operator.secrets.PGUSER == "arn:aws:secretsmanager:eu-west-1:123456789012:secret:owner-AbCdEf:username::"
+    error_message = "The owner's login."
+  }
+
+  assert {
+    condition     = length(aws_vpc_security_group_ingress_rule.database_from_operator) == 0
+    error_message = "No machine reaches the database, unless the values name its group."
+  }
+}
+
+run "machines_of_operators_reach_the_database" {
+  command = plan
+
+  variables {
+    operator_security_group_ids = ["sg-0000000000000000e"]
+  }
+
+  assert {
+    condition = (
+      aws_vpc_security_group_ingress_rule.database_from_operator[0].security_group_id == "sg-0000000000000000d" &&
+      aws_vpc_security_group_ingress_rule.database_from_operator[0].referenced_security_group_id == "sg-0000000000000000e" &&
+      aws_vpc_security_group_ingress_rule.database_from_operator[0].from_port == 5432
+    )
+    error_message = "For psql."
+  }
+
+  assert {
+    condition     = aws_vpc_security_group_ingress_rule.app_from_operator[0].from_port == 8081 && aws_vpc_security_group_ingress_rule.balancer_from_operator[0].from_port == 443
+    error_message = "For the metrics of a task, and for the API."
+  }
+}
+
 run "a_rotation_makes_new_tasks_with_another_login" {
   command = plan
 
