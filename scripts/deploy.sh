@@ -17,12 +17,51 @@ cd "$work"
 # Values in place of the empty ones.
 sed 's/=$/=0123456789abcdefghij/' compose.env.example >compose.env
 PATH="$work/bin:$PATH" "$target/venv-deploy/bin/podman-compose" --env-file compose.env -f compose.yaml config >compose.out
+# A value that no service gets has no effect, and no port of a network that is internal is published.
+"$target/venv-deploy/bin/python3" - <<'PYTHON'
+import pathlib
+import re
+import sys
+
+import yaml
+
+text = pathlib.Path("compose.yaml").read_text(encoding="utf-8")
+example = pathlib.Path("compose.env.example").read_text(encoding="utf-8")
+comments, code = ("".join(line for line in text.splitlines(True) if line.lstrip().startswith("#") == is_comment) for is_comment in (True, False))
+named, used = set(re.findall(r"^([A-Z_]+)=", example, re.MULTILINE)), set(re.findall(r"\$\{([A-Z_]+)", code))
+if named != used:
+    sys.exit(f"deploy: only one of compose.yaml and compose.env.example has {', '.join(sorted(named ^ used))}")
+unset = {name for name in re.findall(r"CRONBOX_[A-Z_]+", comments) if name not in code}
+if unset:
+    sys.exit(f"deploy: comments of compose.yaml name {', '.join(sorted(unset))}, which no service gets")
+compose = yaml.safe_load(text)
+for name, service in compose["services"].items():
+    networks = [compose["networks"][network] or {} for network in service["networks"]]
+    if service.get("ports") and all(network.get("internal") for network in networks):
+        sys.exit(f"deploy: no port of {name} is published, because its networks are internal")
+if not any(port.endswith(":5432") for port in compose["services"]["database"].get("ports", [])):
+    sys.exit("deploy: the publisher does not reach the database: publish its port")
+PYTHON
 for service in database migrate scheduler-key admin-key app; do
     grep -q "^  $service:" compose.out || {
         echo "deploy: compose.yaml has no service $service" >&2
         exit 1
     }
 done
+
+# A database or a name server that is late by minutes must not keep a unit from starting.
+for unit in cronbox-migrate cronbox-app; do
+    for line in 'StartLimitIntervalSec=0' 'Restart=\(always\|on-failure\)'; do
+        grep -q "^$line\$" "$unit.service" || {
+            echo "deploy: $unit.service has no line $line" >&2
+            exit 1
+        }
+    done
+done
+if grep -q '^Requires=.*cronbox-migrate' cronbox-app.service; then
+    echo "deploy: cronbox-app.service requires cronbox-migrate.service, so one failed migration keeps it from starting" >&2
+    exit 1
+fi
 
 if command -v systemd-analyze >/dev/null; then
     # systemd-analyze wants the program to be there.
