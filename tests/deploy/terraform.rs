@@ -70,6 +70,12 @@ impl Dev {
         run(self.terraform(&["apply", "-auto-approve"]).envs(variables.iter().copied())).await
     }
 
+    /// Only this resource and what it needs, with these variables.
+    pub(crate) async fn apply_target(&self, target: &str, variables: &[(&str, &str)]) {
+        let target = format!("-target={target}");
+        run(self.terraform(&["apply", "-auto-approve", &target]).envs(variables.iter().copied())).await;
+    }
+
     /// Without the zips, because an operator who destroys has built none.
     pub(crate) async fn destroy(&self) {
         std::fs::remove_file(self.folder.join("../../../target/lambdas")).unwrap();

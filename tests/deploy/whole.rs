@@ -64,6 +64,11 @@ async fn all_modules_are_applied_and_destroyed() {
     let again = dev.changes().await;
     let addresses: BTreeSet<&str> = again.iter().map(|(address, ..)| address.as_str()).collect();
     assert_eq!(addresses, FORGOTTEN_BY_MOTO.into(), "a second plan changes nothing: {again:?}");
+    let keys = "module.service[0].aws_secretsmanager_secret_version.key";
+    dev.apply_target(keys, &[("TF_VAR_secrets_version", "2")]).await;
+    let kept = stored_secrets(&account).await;
+    assert!(kept.iter().any(|secret| secret == SCHEDULER_KEY), "a new version without keys keeps them");
+    assert!(kept.iter().any(|secret| secret == ADMIN_KEY), "a new version without keys keeps them");
     the_app_waits_for_its_schema(&account).await;
     policies::notifier_publishes_to(&account, BUS, TOPIC).await;
 

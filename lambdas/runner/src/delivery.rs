@@ -76,6 +76,11 @@ struct Answer {
 }
 
 impl Answer {
+    /// Whether the app does not know the key.
+    fn refuses_key(&self) -> bool {
+        self.status == 401 || self.is_rate_limited()
+    }
+
     /// Whether the app refuses the key because its address has tried too many unknown keys. While others do that, a key
     /// that was rotated gets this answer instead of 401, and the new key for some seconds, too.
     fn is_rate_limited(&self) -> bool {
@@ -144,14 +149,33 @@ impl Runner {
         }
     }
 
-    /// Sends the fire once, and once more if the key may have been rotated meanwhile.
+    /// Sends the fire with the key that is kept, then with the secret's current and its previous version, until the app
+    /// accepts one. A rotation may store the new key before the app knows it, and a sandbox that starts meanwhile reads
+    /// only that one.
     async fn try_with_key(&self, fire: &Fire, span: &Span) -> Result<Answer, DeliverError> {
         let Parts { key, .. } = &*self.0;
-        let answer = self.post(fire, key.load_key(Kept::Good).await.map_err(DeliverError::Key)?, span).await?;
-        if !(answer.status == 401 || answer.is_rate_limited()) || !key.can_change() {
+        let kept = key.load_key(Kept::Good).await.map_err(DeliverError::Key)?;
+        let mut answer = self.post(fire, kept.clone(), span).await?;
+        if !answer.refuses_key() || !key.can_change() {
             return Ok(answer);
         }
-        self.post(fire, key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?, span).await
+        let current = key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?;
+        if current != kept {
+            answer = self.post(fire, current, span).await?;
+            if !answer.refuses_key() {
+                return Ok(answer);
+            }
+        }
+        match key.load_previous_key().await.map_err(DeliverError::Key)? {
+            Some(previous) if previous != kept => {
+                answer = self.post(fire, previous.clone(), span).await?;
+                if !answer.refuses_key() {
+                    key.keep_key(previous).await;
+                }
+                Ok(answer)
+            }
+            _ => Ok(answer),
+        }
     }
 
     async fn post(&self, fire: &Fire, key: String, delivery: &Span) -> Result<Answer, DeliverError> {

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use aws_config::BehaviorVersion;
+use aws_sdk_secretsmanager::operation::get_secret_value::GetSecretValueError;
 use tokio::sync::Mutex;
 
 use crate::config::KeySource;
@@ -42,16 +43,37 @@ impl Key {
         {
             return Ok(key.clone());
         }
-        let key = fetch(arn).await?;
+        let key = fetch(arn, None).await?;
+        let key =
+            key.with_context(|| format!("the secret {arn} cannot be read: it does not exist, or has no value"))?;
         *fetched = Some(key.clone());
         Ok(key)
     }
+
+    /// Fetches the key that the secret had before its present one; `None` = it had none.
+    pub(crate) async fn load_previous_key(&self) -> anyhow::Result<Option<String>> {
+        match &self.source {
+            KeySource::Value(_) => Ok(None),
+            KeySource::Secret(arn) => fetch(arn, Some("AWSPREVIOUS")).await,
+        }
+    }
+
+    /// Keeps a key that the app has accepted, until it refuses it.
+    pub(crate) async fn keep_key(&self, key: String) {
+        *self.fetched.lock().await = Some(key);
+    }
 }
 
-async fn fetch(arn: &str) -> anyhow::Result<String> {
+/// Fetches the version of the secret with this label, without one the current version; `None` = there is none.
+async fn fetch(arn: &str, version: Option<&str>) -> anyhow::Result<Option<String>> {
     let client = aws_sdk_secretsmanager::Client::new(&aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await);
-    let secret = client.get_secret_value().secret_id(arn).send().await;
-    let secret = secret.with_context(|| format!("the secret {arn} cannot be read"))?;
+    let request = client.get_secret_value().secret_id(arn).set_version_stage(version.map(str::to_owned));
+    let secret = match request.send().await {
+        Err(error) if error.as_service_error().is_some_and(GetSecretValueError::is_resource_not_found_exception) => {
+            return Ok(None);
+        }
+        answer => answer.with_context(|| format!("the secret {arn} cannot be read"))?,
+    };
     let key = secret.secret_string.with_context(|| format!("the secret {arn} is binary"))?;
-    Ok(key.trim().to_owned())
+    Ok(Some(key.trim().to_owned()))
 }

@@ -51,7 +51,9 @@ fn a_missing_variable_is_one_sentence_too() {
 struct World {
     events: Mutex<VecDeque<Value>>,
     answers: UnboundedSender<(String, Value)>,
+    /// The current versions of the secret, one for each time that it is fetched.
     secrets: Mutex<VecDeque<&'static str>>,
+    previous: Option<&'static str>,
     keys_seen: Mutex<Vec<String>>,
 }
 
@@ -87,6 +89,37 @@ async fn rate_limited_keys_are_fetched_again() {
     runner.wait().unwrap();
     assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
     assert_eq!(*world.keys_seen.lock().unwrap(), ["flooded", "new"]);
+}
+
+/// A rotation has stored a key that the app does not know yet. A runner that starts now delivers with the one before.
+#[tokio::test]
+async fn previous_keys_work_during_a_rotation() {
+    let (world, mut answers) = world_before([event(1), event(2)], ["early", "early"], Some("new"));
+    let address = serve(world.clone()).await;
+    let mut runner = runner_at(&address);
+    let first = answer(&mut answers).await;
+    let second = answer(&mut answers).await;
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
+    assert_eq!(second, ("response".to_owned(), json!({"accepted": true, "run_id": "r-2"})));
+    assert_eq!(*world.keys_seen.lock().unwrap(), ["early", "new", "new"], "the one that was good is kept");
+}
+
+/// A kept key was revoked, and the secret has no older version that the app knows.
+#[tokio::test]
+async fn unknown_keys_fail_a_delivery() {
+    for (previous, keys_seen) in [(None, vec!["early"]), (Some("older"), vec!["early", "older"])] {
+        let (world, mut answers) = world_before([event(1)], ["early", "early"], previous);
+        let address = serve(world.clone()).await;
+        let mut runner = runner_at(&address);
+        let first = answer(&mut answers).await;
+        runner.kill().unwrap();
+        runner.wait().unwrap();
+        let sentence = "status 401 is not an answer of the app";
+        assert_eq!(first, ("error".to_owned(), json!({"errorType": "NotTheApp", "errorMessage": sentence})));
+        assert_eq!(*world.keys_seen.lock().unwrap(), keys_seen);
+    }
 }
 
 /// Each variable is read by its old name, with a warning.
@@ -165,11 +198,21 @@ fn world(
     events: impl IntoIterator<Item = Value>,
     secrets: impl IntoIterator<Item = &'static str>,
 ) -> (Arc<World>, UnboundedReceiver<(String, Value)>) {
+    world_before(events, secrets, None)
+}
+
+/// A world whose secret has a previous version.
+fn world_before(
+    events: impl IntoIterator<Item = Value>,
+    secrets: impl IntoIterator<Item = &'static str>,
+    previous: Option<&'static str>,
+) -> (Arc<World>, UnboundedReceiver<(String, Value)>) {
     let (answers, heard) = unbounded_channel();
     let world = World {
         events: Mutex::new(events.into_iter().collect()),
         answers,
         secrets: Mutex::new(secrets.into_iter().collect()),
+        previous,
         keys_seen: Mutex::default(),
     };
     (Arc::new(world), heard)
@@ -215,9 +258,17 @@ async fn answered(
     StatusCode::ACCEPTED
 }
 
-async fn secret(State(world): State<Arc<World>>) -> Json<Value> {
-    let secret = world.secrets.lock().unwrap().pop_front();
-    Json(json!({"ARN": KEY_ARN, "Name": "key", "SecretString": secret}))
+async fn secret(State(world): State<Arc<World>>, body: String) -> Response {
+    // The client's content type is not JSON's.
+    let request: Value = serde_json::from_str(&body).unwrap();
+    let secret = match request["VersionStage"].as_str() {
+        Some("AWSPREVIOUS") => world.previous,
+        _ => world.secrets.lock().unwrap().pop_front(),
+    };
+    match secret {
+        Some(secret) => Json(json!({"ARN": KEY_ARN, "Name": "key", "SecretString": secret})).into_response(),
+        None => (StatusCode::BAD_REQUEST, Json(json!({"__type": "ResourceNotFoundException"}))).into_response(),
+    }
 }
 
 async fn invoke(State(world): State<Arc<World>>, Path(target): Path<String>, headers: HeaderMap) -> Response {

@@ -211,7 +211,7 @@ variable "public_url" {
 }
 
 variable "scheduler_key" {
-  description = "The runner's key; only for an apply that writes the secrets: TF_VAR_scheduler_key=$(cronbox-app keys generate --kind scheduler)."
+  description = "The runner's key; only for the first apply, or to change it with secrets_version: TF_VAR_scheduler_key=$(cronbox-app keys generate --kind scheduler)."
   type        = string
   default     = null
   sensitive   = true
@@ -219,7 +219,7 @@ variable "scheduler_key" {
 }
 
 variable "admin_key" {
-  description = "The first operator's key; only for an apply that writes the secrets."
+  description = "The first operator's key; only for the first apply, or to change it with secrets_version."
   type        = string
   default     = null
   sensitive   = true
@@ -227,7 +227,7 @@ variable "admin_key" {
 }
 
 variable "secrets_version" {
-  description = "Raise it to write passwords and keys anew."
+  description = "Raise it to write the passwords anew, and the keys that are named."
   type        = number
   default     = 1
 }

@@ -2,8 +2,7 @@
 # written when its version changes; `secrets_version` changes all of them.
 
 locals {
-  # What an apply without keys would write, were the version new; `keys ensure` then says that this is no key.
-  no_key = "no key was given when secrets_version changed"
+  given_keys = { scheduler = var.scheduler_key, admin = var.admin_key }
 
   # The logins of least privilege, by their names in Postgres: `cronbox-app migrate --roles` makes them. Logins belong to the
   # server, which several environments may share. Two names alternate, so that a new version leaves the tasks that run their login.
@@ -109,11 +108,20 @@ resource "aws_secretsmanager_secret" "key" {
   tags                    = var.tags
 }
 
+# The stored key, so that an apply which names none keeps it. If one is named, another secret is read in its place: that of a key which
+# this apply makes has no value yet.
+ephemeral "aws_secretsmanager_secret_version" "key" {
+  for_each = aws_secretsmanager_secret.key
+
+  secret_id = local.given_keys[each.key] == null ? each.value.id : aws_secretsmanager_secret_version.secrets_key.secret_id
+}
+
+# The runner finds the new scheduler key here before a task has made it in the database. Until then it uses the version before.
 resource "aws_secretsmanager_secret_version" "key" {
   for_each = aws_secretsmanager_secret.key
 
   secret_id                = each.value.id
-  secret_string_wo         = each.key == "scheduler" ? coalesce(var.scheduler_key, local.no_key) : coalesce(var.admin_key, local.no_key)
+  secret_string_wo         = coalesce(local.given_keys[each.key], ephemeral.aws_secretsmanager_secret_version.key[each.key].secret_string)
   secret_string_wo_version = var.secrets_version
 }
 

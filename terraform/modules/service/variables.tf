@@ -254,7 +254,7 @@ variable "existing_database" {
 # Secrets that the operator brings. They are ephemeral: no plan and no state has them.
 
 variable "scheduler_key" {
-  description = "The runner's key, as `cronbox-app keys generate --kind scheduler` prints it. Needed when secrets_version changes, as in the first apply."
+  description = "The runner's key, as `cronbox-app keys generate --kind scheduler` prints it, for the first apply; later with a raised secrets_version. Null = the stored key stays."
   type        = string
   default     = null
   sensitive   = true
@@ -267,7 +267,7 @@ variable "scheduler_key" {
 }
 
 variable "admin_key" {
-  description = "The first operator's key, as `cronbox-app keys generate --kind admin` prints it. Needed when secrets_version changes."
+  description = "The first operator's key, as `cronbox-app keys generate --kind admin` prints it, for the first apply; later with a raised secrets_version. Null = the stored key stays."
   type        = string
   default     = null
   sensitive   = true
@@ -280,7 +280,7 @@ variable "admin_key" {
 }
 
 variable "secrets_version" {
-  description = "Raise it to write all secrets anew: passwords and both keys. Tasks that start after that use them."
+  description = "Raise it to write all passwords anew, and the keys that are named. Tasks that start after that use them. Raise it again only when they run."
   type        = number
   default     = 1
 
