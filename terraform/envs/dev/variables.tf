@@ -11,7 +11,7 @@ variable "account_id" {
 }
 
 variable "name_prefix" {
-  description = "The beginning of every name."
+  description = "The beginning of every name. It does not tell two environments with the same env apart: their metrics are the same."
   type        = string
   default     = "cronbox"
 }

@@ -2,7 +2,7 @@
 # default; each default has its reason.
 
 variable "env" {
-  description = "The environment; part of every name and of every schedule's name (wf-<id>-<env>)."
+  description = "The environment; part of every name and of every schedule's name (wf-<id>-<env>). Unique in an account and a region, because metrics and alarms know an environment only by it."
   type        = string
 
   validation {
@@ -13,7 +13,7 @@ variable "env" {
 }
 
 variable "name_prefix" {
-  description = "The beginning of every name. An account that has the environment twice, for example for two teams, needs another one."
+  description = "The beginning of every name. It does not tell two environments with the same env apart: their metrics are the same."
   type        = string
   default     = "cronbox"
 

@@ -1,7 +1,7 @@
 # The inputs of the notifier of one environment.
 
 variable "env" {
-  description = "The environment; part of every name, and named in each message."
+  description = "The environment; part of every name, and named in each message. Unique in an account and a region, because metrics and alarms know an environment only by it."
   type        = string
 
   validation {
@@ -11,7 +11,7 @@ variable "env" {
 }
 
 variable "name_prefix" {
-  description = "The beginning of every name."
+  description = "The beginning of every name. It does not tell two environments with the same env apart: their metrics are the same."
   type        = string
   default     = "cronbox"
 
