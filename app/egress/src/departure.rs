@@ -4,9 +4,10 @@
 use std::future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
@@ -16,12 +17,29 @@ const PREVENTED: u8 = 2;
 
 /// Whether a request was sent or must not be sent; the first decision is final. Clones share the decision.
 #[derive(Clone, Debug, Default)]
-pub struct Departure(Arc<AtomicU8>);
+pub struct Departure(Arc<Decision>);
+
+#[derive(Debug, Default)]
+struct Decision {
+    made: AtomicU8,
+    /// After this time the request must not be sent; `None` = it may always.
+    until: Mutex<Option<Instant>>,
+}
 
 impl Departure {
-    /// Decides that the request is sent now; returns false if sending was prevented.
+    /// Permits the request until this time, because the run may belong to another instance then.
+    pub fn permit_until(&self, until: Instant) {
+        *self.0.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    /// Decides that the request is sent now; returns false if sending was prevented, or comes too late.
     #[must_use]
     pub fn try_to_leave(&self) -> bool {
+        // A process may have been stopped for longer than its lease, and go on here.
+        let until = *self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.is_some_and(|until| Instant::now() > until) && self.try_to_prevent() {
+            return false;
+        }
         self.decide(LEFT)
     }
 
@@ -41,17 +59,17 @@ impl Departure {
     /// Whether the request may have reached the receiver.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == LEFT
+        self.0.made.load(Ordering::SeqCst) == LEFT
     }
 
     /// Whether sending was prevented.
     #[must_use]
     pub fn is_prevented(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == PREVENTED
+        self.0.made.load(Ordering::SeqCst) == PREVENTED
     }
 
     fn decide(&self, decision: u8) -> bool {
-        match self.0.compare_exchange(OPEN, decision, Ordering::SeqCst, Ordering::SeqCst) {
+        match self.0.made.compare_exchange(OPEN, decision, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => true,
             Err(decided) => decided == decision,
         }

@@ -183,11 +183,17 @@ impl Executor {
             let done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)).await;
             done.map_or(Ending::TimedOut, Ending::from)
         };
-        tokio::select! {
+        let ended = tokio::select! {
             // If the action completes at the moment of a stop, its outcome counts.
             biased;
             ending = performed => Ok(ending),
-            stop = stopped => after_stop(stop.ok()),
+            stop = &mut *stopped => Err(stop),
+        };
+        match ended {
+            // Nothing was sent, so this is no outcome. The stop comes with the next heartbeat at the latest.
+            Ok(Ending::TimedOut) if departure.is_prevented() => after_stop(stopped.await.ok()),
+            Ok(ending) => Ok(ending),
+            Err(stop) => after_stop(stop.ok()),
         }
     }
 

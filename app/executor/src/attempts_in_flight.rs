@@ -25,7 +25,11 @@ pub(super) enum Stop {
 
 /// The attempts in progress on this instance; clones share the set.
 #[derive(Clone, Default)]
-pub(super) struct AttemptsInFlight(Arc<Mutex<Attempts>>);
+pub(super) struct AttemptsInFlight {
+    attempts: Arc<Mutex<Attempts>>,
+    /// For how long after the last renewal of its lease an attempt may send its request; `None` = always, in tests.
+    may_send_for: Option<Duration>,
+}
 
 #[derive(Default)]
 struct Attempts {
@@ -53,6 +57,11 @@ pub(super) struct Registered {
 }
 
 impl AttemptsInFlight {
+    /// None yet; each may send its request so long after the last renewal of its lease.
+    pub(super) fn that_may_send_for(after_renewal: Duration) -> Self {
+        Self { attempts: Arc::default(), may_send_for: Some(after_renewal) }
+    }
+
     /// Claims runs that are due, except those with a known attempt, and registers the attempt of each.
     ///
     /// Their leases begin no earlier than the time that it returns with them.
@@ -77,6 +86,7 @@ impl AttemptsInFlight {
     pub(super) fn register_attempt(&self, fence: Fence, requested: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
+        self.permit_to_send(&departure, requested);
         let entry =
             Entry { attempt: fence.attempt, renewed: requested, departure: departure.clone(), stop: Some(stop) };
         if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
@@ -119,6 +129,13 @@ impl AttemptsInFlight {
     pub(super) fn renew_lease(&self, fence: Fence, requested: Instant) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.renewed = requested;
+            self.permit_to_send(&entry.departure, requested);
+        }
+    }
+
+    fn permit_to_send(&self, departure: &Departure, renewed: Instant) {
+        if let Some(length) = self.may_send_for {
+            departure.permit_until(renewed + length);
         }
     }
 
@@ -149,7 +166,7 @@ impl AttemptsInFlight {
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,6 +239,22 @@ mod tests {
         assert!(!unsent.departure.try_to_leave(), "it cannot be sent any more");
         in_flight.hand_over_all();
         assert_eq!(sent.stopped.try_recv(), Ok(Stop::HandedOver));
+    }
+
+    /// A process that was stopped for longer goes on here before its next heartbeat.
+    #[test]
+    fn nothing_is_sent_after_the_lease() {
+        let in_flight = AttemptsInFlight::that_may_send_for(Duration::from_secs(80));
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(81)).unwrap();
+        let late = in_flight.register_attempt(fence(1), long_ago);
+        assert!(!late.departure.try_to_leave());
+        in_flight.renew_lease(fence(1), Instant::now());
+        assert!(!late.departure.try_to_leave(), "the first decision is final");
+        let renewed = in_flight.register_attempt(fence(2), long_ago);
+        in_flight.renew_lease(fence(2), Instant::now());
+        assert!(renewed.departure.try_to_leave());
+        renewed.departure.permit_until(long_ago);
+        assert!(renewed.departure.try_to_leave() && renewed.departure.has_left(), "it is on its way");
     }
 
     #[test]

@@ -70,10 +70,11 @@ impl Executor {
     /// Creates an executor that has claimed nothing yet.
     #[must_use]
     pub fn new(parts: Parts, client: Client) -> Self {
+        let in_flight = AttemptsInFlight::that_may_send_for(parts.settings.longest_without_renewal());
         Self {
             parts,
             client,
-            in_flight: AttemptsInFlight::default(),
+            in_flight,
             has_unknown_claims: Arc::default(),
             late_commits_until: Arc::default(),
             ends: None,

@@ -34,7 +34,7 @@ pub(super) async fn renew_all_leases(executor: &Executor, now: &(dyn Fn() -> Ins
     }
     // Between two checks pass at most a heartbeat (a sixth of a lease) and its time limit (an eighth), so with this
     // limit an attempt stops before its lease expires.
-    let stopped = executor.in_flight.stop_unrenewed(now(), lost_after * 2 / 3);
+    let stopped = executor.in_flight.stop_unrenewed(now(), executor.parts.settings.longest_without_renewal());
     if stopped > 0 {
         tracing::error!(runs = stopped, "attempts stopped, because their leases cannot be renewed");
     }

@@ -29,3 +29,10 @@ pub struct Settings {
     /// A run that has started and is handed over may continue for these seconds.
     pub max_age_secs: u32,
 }
+
+impl Settings {
+    /// How long after the last renewal of its lease an attempt goes on, and may send its request: another instance may soon claim its run.
+    pub(crate) fn longest_without_renewal(&self) -> Duration {
+        Duration::from_secs(self.lost_after_secs) * 2 / 3
+    }
+}
