@@ -15,8 +15,9 @@ use crate::runs::{self, Cancelled};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "bulk";
-/// How many items of one team a pass processes, so that no team delays the others for long.
-const ITEMS_A_PASS: u32 = 500;
+/// How many items of one team a pass processes. A turn of the job ends after five minutes, and the next one begins with the first
+/// team again: so each team has its part also if hundreds have operations.
+const ITEMS_A_PASS: u32 = 50;
 
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
