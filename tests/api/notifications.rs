@@ -215,3 +215,23 @@ async fn edits_of_a_rule_hold_no_decision_up() {
     drop(edit);
     s.end().await;
 }
+
+/// Each of them writes in the transactions in which the fires of all teams are decided.
+#[tokio::test]
+async fn twenty_rules_of_an_event_are_alike() {
+    let s = Story::today().await;
+    let channel = json!({"name": "n", "kind": "aws", "target_arn": TOPIC});
+    let channel = s.editor().post(CHANNELS, &channel).await.expect(201).id();
+    let workflow = s.create_with(json!({})).await;
+    let missed = json!({"event": "missed", "channel_ids": [channel]});
+    for _ in 0..20 {
+        s.editor().post(RULES, &missed).await.expect(201);
+    }
+    s.editor().post(RULES, &missed).await.refused(409, "too_many_rules", None);
+    let of_one = json!({"event": "missed", "channel_ids": [channel], "workflow_id": workflow.0});
+    let of_one = s.editor().post(RULES, &of_one).await.expect(201).id();
+    put(&s.editor(), &format!("{RULES}/{of_one}"), &missed).await.refused(409, "too_many_rules", None);
+    let of_another = json!({"event": "abandoned", "channel_ids": [channel]});
+    put(&s.editor(), &format!("{RULES}/{of_one}"), &of_another).await.expect(200);
+    s.end().await;
+}

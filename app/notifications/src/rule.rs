@@ -10,6 +10,9 @@ use workflows::keyset::KeysetPage;
 
 /// How many rules a team has at most.
 pub const MOST_RULES: i64 = 500;
+/// How many rules of one event are for the same workflow at most, and how many for all workflows: each writes a notification in
+/// the transaction of the event, in which the fires of other teams are, too.
+pub const MOST_ALIKE: i64 = 20;
 /// How many channels a rule has at most.
 const MOST_CHANNELS: usize = 20;
 /// How long a condition may have to last: 31 days.
@@ -68,6 +71,8 @@ pub enum RuleWrite {
     Written(Box<Rule>),
     /// The team has as many as it may.
     TooMany,
+    /// As many of this event are for the same workflow, or for all workflows, as may be.
+    TooManyAlike,
     /// This channel is none of the team.
     NoChannel(i64),
     /// The workflow is none of the team.
@@ -196,8 +201,12 @@ pub async fn create_rule(tx: &mut PgConnection, team_id: i64, spec: &RuleSpec, e
     if let Some(missing) = write_channels(tx, id, team_id, &spec.channel_ids).await? {
         return Ok(RuleWrite::NoChannel(missing));
     }
-    if count_rules(tx, team_id).await? > MOST_RULES {
+    let counted = count_rules(tx, team_id, spec).await?;
+    if counted.all > MOST_RULES {
         return Ok(RuleWrite::TooMany);
+    }
+    if counted.alike > MOST_ALIKE {
+        return Ok(RuleWrite::TooManyAlike);
     }
     read_written(tx, id, None, "create", edit).await
 }
@@ -218,6 +227,10 @@ pub async fn replace_rule(
     update_rule(tx, before.id, spec, edit.now).await?;
     if let Some(missing) = write_channels(tx, before.id, before.team_id, &spec.channel_ids).await? {
         return Ok(RuleWrite::NoChannel(missing));
+    }
+    let is_other = (before.event(), before.workflow_id) != (spec.event, spec.workflow_id);
+    if is_other && count_rules(tx, before.team_id, spec).await?.alike > MOST_ALIKE {
+        return Ok(RuleWrite::TooManyAlike);
     }
     read_written(tx, before.id, Some(before.audited()), "update", edit).await
 }
@@ -458,13 +471,25 @@ async fn write_channels(tx: &mut PgConnection, id: i64, team_id: i64, channels: 
     Ok(channels.iter().copied().find(|channel| !written.contains(channel)))
 }
 
-async fn count_rules(tx: &mut PgConnection, team_id: i64) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(
+/// How many rules a team has.
+struct Counted {
+    all: i64,
+    /// Of one event, for the same workflow or for all.
+    alike: i64,
+}
+
+async fn count_rules(tx: &mut PgConnection, team_id: i64, spec: &RuleSpec) -> sqlx::Result<Counted> {
+    sqlx::query_as!(
+        Counted,
         r#"
         -- count the rules of a team
-        SELECT count(*) AS "count!" FROM notification_rules WHERE team_id = $1
+        SELECT count(*) AS "all!", count(*) FILTER (WHERE event = $2 AND workflow_id IS NOT DISTINCT FROM $3) AS "alike!"
+          FROM notification_rules
+         WHERE team_id = $1
         "#,
         team_id,
+        spec.event.as_str(),
+        spec.workflow_id,
     )
     .fetch_one(tx)
     .await

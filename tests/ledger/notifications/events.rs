@@ -102,6 +102,30 @@ async fn an_outage_is_one_notification_per_workflow() {
     s.end().await;
 }
 
+/// Each number is reached once, also if the first skip comes after another decision.
+#[tokio::test]
+async fn each_number_of_skips_is_notified() {
+    let (s, channel) = team().await;
+    for threshold in [1, 3, 3, 100] {
+        rule(&s, channel, json!({"event": "skipped_overlap", "threshold": threshold})).await;
+    }
+    let receiver = Receiver::slow().await;
+    let fields = json!({"name": "slow", "action": receiver.action(), "cron_schedule": "* * * * *", "timezone": "UTC"});
+    let workflow = s.create_with(fields).await;
+    s.publish().await;
+    for minute in 1..=6 {
+        let time = format!("2026-03-02T12:0{minute}:00Z");
+        s.now_is(&time).await;
+        s.invoke(workflow, &time).await;
+        receiver.until(1).await;
+    }
+    let written =
+        "SELECT EXTRACT(MINUTE FROM scheduled_time) || ': ' || (facts->>'times') FROM notifications ORDER BY 1";
+    assert_eq!(s.table(written).await, "2: 1\n4: 3\n4: 3");
+    receiver.let_answer(1);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn skips_in_a_row_are_notified_once() {
     let (s, channel) = team().await;

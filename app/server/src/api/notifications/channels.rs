@@ -281,7 +281,7 @@ pub(crate) async fn test_channel(
     Ok(Json(TestResultView { delivered, error, message_id }))
 }
 
-/// Else its receivers, whom an editor names, could get any number of messages from the operator's mail server.
+/// Else an editor could send any number of messages to anybody by the operator's mail server.
 fn tested_too_often(channel: &Channel) -> Error {
     let quota = channel.max_per_hour();
     let detail = format!("the channel was tested {quota} times in the last hour, as often as it may send messages");

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
-use notifications::rule::{self, MOST_RULES, Rule, RuleSpec, RuleWrite};
+use notifications::rule::{self, MOST_ALIKE, MOST_RULES, Rule, RuleSpec, RuleWrite};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::{self, FieldError};
@@ -104,6 +104,12 @@ pub(super) fn require_written(written: RuleWrite) -> Result<Rule, Error> {
         RuleWrite::Written(rule) => Ok(*rule),
         RuleWrite::TooMany => {
             let detail = format!("a team has at most {MOST_RULES} rules: one without workflow_id is for all workflows");
+            Err(Error::conflict("too_many_rules", &detail))
+        }
+        RuleWrite::TooManyAlike => {
+            let detail = format!(
+                "at most {MOST_ALIKE} rules of an event are for the same workflow, and as many for all: name several channels in one rule"
+            );
             Err(Error::conflict("too_many_rules", &detail))
         }
         RuleWrite::NoChannel(id) => {
