@@ -214,6 +214,20 @@ mod tests {
         }
     }
 
+    /// A claim reads the bodies of many runs of all teams.
+    #[test]
+    fn new_bodies_have_no_more_values_than_inputs() {
+        let refused = |body: Value| {
+            let document = json!({"type": "http", "method": "POST", "url": "https://a.example", "body": body});
+            assert!(Action::parse(&document).is_ok(), "what is stored is still sent");
+            check_new_action(&document).map_err(|error| error.field)
+        };
+        assert_eq!(refused(json!(vec![0; 10_000])), Ok(()));
+        assert_eq!(refused(json!(vec![0; 10_001])), Err("action.body".to_owned()));
+        assert_eq!(refused(json!(vec![1e300; 1_000])), Err("action.body".to_owned()));
+        assert_eq!(refused(Value::Null), Ok(()));
+    }
+
     /// One of two equal names would win, and nothing would say which.
     #[test]
     fn new_actions_have_no_reserved_or_equal_headers() {

@@ -117,8 +117,11 @@ pub fn check_instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>,
 
 /// How many values inputs have at most: a value of two bytes takes 32 in memory.
 const MOST_VALUES: usize = 10_000;
-/// How many digits the numbers of a document have at most, written without an exponent, as Postgres returns them.
+/// How many digits the numbers of a document have at most beyond the first 20 of each, written without an exponent, as Postgres
+/// returns them.
 const MOST_DIGITS: u32 = 100_000;
+/// An ordinary number has no more digits than its text.
+const ORDINARY_DIGITS: u32 = 20;
 
 /// Checks the inputs of runs: not too many values or digits, and no NUL.
 ///
@@ -140,19 +143,20 @@ pub fn check_extent(field: &str, document: &Value) -> Result<(), FieldError> {
     }
     if count_digits(document) > MOST_DIGITS {
         let detail = format!(
-            "the numbers of {field} must have at most {MOST_DIGITS} digits, written without exponents: send texts instead"
+            "the numbers of {field} must have at most {MOST_DIGITS} digits beyond the first {ORDINARY_DIGITS} of each, \
+             written without exponents: send texts instead"
         );
         return Err(FieldError::invalid(field, detail));
     }
     Ok(())
 }
 
-/// The digits of all numbers, approximately: a small text such as `1e308` has 309.
+/// The digits of all numbers beyond the ordinary ones, approximately: a short text such as `1e308` has 309.
 fn count_digits(document: &Value) -> u32 {
     match document {
         Value::Number(number) => {
             let exponent = number.as_f64().filter(|value| *value != 0.0).map_or(0.0, |value| value.abs().log10().abs());
-            17 + exponent as u32
+            (exponent as u32).saturating_sub(ORDINARY_DIGITS)
         }
         Value::Array(items) => items.iter().map(count_digits).fold(0, u32::saturating_add),
         Value::Object(members) => members.values().map(count_digits).fold(0, u32::saturating_add),
@@ -281,10 +285,13 @@ mod tests {
     #[test]
     fn numbers_of_too_many_digits_are_refused() {
         let inputs = |number: f64, times: usize| Map::from_iter([("a".to_owned(), Value::from(vec![number; times]))]);
-        for (number, most) in [(1e308, 307), (-1e308, 307), (1e-300, 315), (f64::MAX, 307), (0.0, 5_882), (1.5, 5_882)] {
+        for (number, most) in [(1e308, 347), (-1e308, 347), (1e-300, 357), (f64::MAX, 347)] {
             assert_eq!(check_inputs("inputs", &inputs(number, most)), Ok(()), "{number}");
             let error = check_inputs("inputs", &inputs(number, most + 1)).unwrap_err();
             assert_eq!((error.code, error.field.as_str()), ("invalid_field", "inputs"), "{number}");
+        }
+        for ordinary in [0.0, 1.5, 1.7e12, 123_456_789_012_345_680_000.0] {
+            assert_eq!(check_inputs("inputs", &inputs(ordinary, MOST_VALUES - 1)), Ok(()), "{ordinary}");
         }
     }
 }
