@@ -112,7 +112,7 @@ async fn invented_sessions_are_limited_by_address() {
     s.end().await;
 }
 
-/// Whoever shares the address of a flood, for example behind a proxy, goes on.
+/// A person who shares the address of a flood, for example behind a proxy, goes on.
 #[tokio::test]
 async fn sessions_outlive_a_flood_of_invented_ones() {
     let mut s = Story::today().await;

@@ -86,6 +86,7 @@ static HOUSES: [House; 26] = [
             ("parts of an executor", "activity attempts_in_flight auto_pause call ends settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
             ("context", "context"),
+            ("documents", "document"),
             ("actions", "actions"),
         ],
     },

@@ -56,10 +56,10 @@ mod database {
 
 /// From an accepted run to its end.
 mod execution {
-    mod documents;
     mod attempts;
     pub(crate) mod crashes;
     mod database_stalls;
+    mod documents;
     mod ends;
     mod fairness;
     mod heartbeats;

@@ -63,7 +63,7 @@ pub struct Mail<'a> {
     pub text: &'a str,
 }
 
-/// For whom the server accepted an e-mail.
+/// The recipients for which the server accepted an e-mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcceptedFor {
     /// For all recipients.

@@ -62,8 +62,10 @@ async fn an_unreadable_document_fails_only_its_fire() {
     let s = idle().await;
     let receiver = Receiver::kind().await;
     let (bad, good) = (every_minute(&s, &receiver).await, every_minute(&s, &receiver).await);
-    s.execute("UPDATE workflows SET action = jsonb_set(action, '{body}', '1e400') WHERE id = (SELECT min(id) FROM workflows)")
-        .await;
+    s.execute(
+        "UPDATE workflows SET action = jsonb_set(action, '{body}', '1e400') WHERE id = (SELECT min(id) FROM workflows)",
+    )
+    .await;
     let app = app(&s).await;
     let invoked = async |wf| {
         let answer = tests::send_request(invoke(&app, &s, wf, next_minute(&s))).await.expect(202);

@@ -59,7 +59,7 @@ impl Gate {
         Ok(Some((session.id, if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) })))
     }
 
-    /// Takes a try of this address for a link, or for a code of the provider; without one, nobody is asked about it.
+    /// Takes a try of this address for a link, or for a code of the provider; without one, neither is looked up.
     #[must_use]
     pub fn take_sign_in_try(&self, peer: IpAddr) -> bool {
         self.take_try(peer)

@@ -40,15 +40,17 @@ fn accept(line: &str) -> Reply {
 impl Server {
     /// A server that answers a connection, each command, and the end of a text (`.`) by the script.
     async fn start(script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-        let server = Self { port: listener.local_addr().unwrap().port(), lines: Arc::default() };
+        let (first, second) = listen_twice().await;
+        let server = Self { port: first.local_addr().unwrap().port(), lines: Arc::default() };
         let script: Arc<Script> = Arc::new(script);
-        let lines = server.lines.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(converse(stream, script.clone(), lines.clone()));
-            }
-        });
+        for listener in [first, second] {
+            let (script, lines) = (script.clone(), server.lines.clone());
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(converse(stream, script.clone(), lines.clone()));
+                }
+            });
+        }
         server
     }
 
@@ -77,6 +79,16 @@ impl Server {
     /// How many lines of clients were this one.
     fn count(&self, line: &str) -> usize {
         self.lines.lock().unwrap().iter().filter(|one| *one == line).count()
+    }
+}
+
+/// Two addresses of this machine, at a port that is free at both.
+async fn listen_twice() -> (TcpListener, TcpListener) {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(second) = TcpListener::bind(("127.0.0.2", first.local_addr().unwrap().port())).await {
+            return (first, second);
+        }
     }
 }
 

@@ -156,12 +156,7 @@ async fn sign_in(
 
 /// What the provider says of the code. Anybody can invent one with its cookie, so an address has few tries, as for keys:
 /// else it could make the app ask the provider without end, until the provider refuses the app.
-async fn redeem(
-    app: &App,
-    peer: IpAddr,
-    callback: &Callback,
-    flow: &Flow,
-) -> Result<anyhow::Result<Claims>, Refused> {
+async fn redeem(app: &App, peer: IpAddr, callback: &Callback, flow: &Flow) -> Result<anyhow::Result<Claims>, Refused> {
     let (provider, redirect) = (provider(app)?, callback_url(app).map_err(Error::Internal)?);
     if !callback.error.is_empty() {
         let code: String = callback.error.chars().take(LONGEST_CODE).collect();
