@@ -32,9 +32,13 @@ pub(crate) async fn buffers(world: &World, label: &str, arguments: &str) -> i64 
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE shipped AS {}", shipped(label));
         sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut session).await.unwrap();
-        // The first execution also reads what the session then keeps about the tables.
-        explained(&mut session, &explain).await;
-        most = most.max(explained(&mut session, &explain).await);
+        // The first execution also reads what the session then keeps about the tables, and so does a later one if the session has
+        // missed what other tests changed in the catalogs of the server.
+        let mut least = i64::MAX;
+        for _ in 0..4 {
+            least = least.min(explained(&mut session, &explain).await);
+        }
+        most = most.max(least);
         sqlx::raw_sql("DEALLOCATE shipped").execute(&mut session).await.unwrap();
     }
     session.close().await.unwrap();
