@@ -156,10 +156,7 @@ clients: setup ## validates the description of the API, makes the packages of cl
 pins: ## writes versions and digests of all Python tools (scripts/*.txt) from their lists (scripts/*.in)
 	sh scripts/pins.sh "$(TARGET)"
 
-# The Lambdas take minutes to compile, and the tests wait most of their time: both at once.
-ci: setup lint deny sqlx-check
-	sh scripts/beside.sh "$(MAKE) lambdas" "$(MAKE) test"
-	$(MAKE) prometheus model security oidc console clients terraform
+ci: setup lint deny sqlx-check test prometheus model security oidc console clients terraform
 
 deny: ## checks licences, sources, banned crates and advisories (CRONBOX_ADVISORY_DB=DIR); does not change Cargo.lock
 	sh scripts/deny.sh "$(TARGET)"
