@@ -20,12 +20,6 @@ impl Document {
     }
 }
 
-impl From<Value> for Document {
-    fn from(value: Value) -> Self {
-        Self(Ok(value))
-    }
-}
-
 impl Type<Postgres> for Document {
     fn type_info() -> PgTypeInfo {
         <Json<Value> as Type<Postgres>>::type_info()
