@@ -126,10 +126,15 @@ impl AttemptsInFlight {
     }
 
     /// Records that the lease of one attempt was renewed no earlier than `requested`.
+    ///
+    /// An attempt whose request came after the lease before is handed over: it has sent nothing, and never will.
     pub(super) fn renew_lease(&self, fence: Fence, requested: Instant) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.renewed = requested;
             self.permit_to_send(&entry.departure, requested);
+            if entry.departure.is_prevented() {
+                entry.stop(Stop::HandedOver);
+            }
         }
     }
 
@@ -246,13 +251,16 @@ mod tests {
     fn nothing_is_sent_after_the_lease() {
         let in_flight = AttemptsInFlight::that_may_send_for(Duration::from_secs(80));
         let long_ago = Instant::now().checked_sub(Duration::from_secs(81)).unwrap();
-        let late = in_flight.register_attempt(fence(1), long_ago);
+        let mut late = in_flight.register_attempt(fence(1), long_ago);
         assert!(!late.departure.try_to_leave());
         in_flight.renew_lease(fence(1), Instant::now());
         assert!(!late.departure.try_to_leave(), "the first decision is final");
-        let renewed = in_flight.register_attempt(fence(2), long_ago);
+        assert_eq!(late.stopped.try_recv(), Ok(Stop::HandedOver), "another attempt sends it");
+        let mut renewed = in_flight.register_attempt(fence(2), long_ago);
         in_flight.renew_lease(fence(2), Instant::now());
         assert!(renewed.departure.try_to_leave());
+        in_flight.renew_lease(fence(2), Instant::now());
+        assert!(renewed.stopped.try_recv().is_err(), "it goes on");
         renewed.departure.permit_until(long_ago);
         assert!(renewed.departure.try_to_leave() && renewed.departure.has_left(), "it is on its way");
     }
