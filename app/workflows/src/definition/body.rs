@@ -210,6 +210,7 @@ impl WorkflowBody {
         if existing.is_some_and(|existing| existing.action["body"] == self.action["body"]) {
             return Ok(());
         }
+        field::check_extent("action.body", &self.action["body"])?;
         redaction::refuse_redacted("action.body", &self.action["body"])
     }
 
@@ -416,6 +417,24 @@ mod tests {
     fn merge_refuses_null_for_a_required_field() {
         let error = patch(json!({"name": null}), PatchKind::Merge).unwrap_err();
         assert_eq!((error.code, error.field.as_str()), ("missing_field", "name"));
+    }
+
+    /// A claim reads the bodies of many runs of all teams. An earlier version stored larger ones: their URL can be changed.
+    #[test]
+    fn only_new_bodies_are_bounded() {
+        let bounds = Bounds { now: DateTime::UNIX_EPOCH, retention: chrono::TimeDelta::days(30) };
+        let refused = |existing: &Spec, url: &str, sent: Value| {
+            let mut body = WorkflowBody::from_spec(existing);
+            body.action = json!({"type": "http", "method": "POST", "url": url, "body": sent});
+            body.into_spec(Some(existing), &bounds).map(drop).map_err(|error| error.field)
+        };
+        let (mut existing, moved) = (current(), "https://b.example");
+        assert_eq!(refused(&existing, moved, json!(vec![0; 10_000])), Ok(()));
+        assert_eq!(refused(&existing, moved, json!(vec![0; 10_001])), Err("action.body".to_owned()));
+        assert_eq!(refused(&existing, moved, json!(vec![1e300; 1_000])), Err("action.body".to_owned()));
+        existing.action["body"] = json!(vec![0; 12_000]);
+        assert_eq!(refused(&existing, moved, existing.action["body"].clone()), Ok(()));
+        assert_eq!(refused(&existing, moved, json!(vec![1; 12_000])), Err("action.body".to_owned()));
     }
 
     /// A file has the text of what is stored encrypted, and an earlier version permitted more names.
