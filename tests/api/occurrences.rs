@@ -67,7 +67,7 @@ async fn a_list_with_fires_has_a_bounded_span() {
     s.editor().get("/api/v1/occurrences?from=2026-02-23T09:09:29Z").await.refused(400, "invalid_field", Some("from"));
     s.editor().get("/api/v1/occurrences?decision=lost").await.refused(400, "invalid_field", Some("decision"));
     for key in ["7", "2026-03-02T09:00:00Z", "2026-03-02T09:03:00Z,1", "+10000-01-01T00:00:00Z,1"] {
-        let cursor = encode_cursor(key);
+        let cursor = encode_cursor(format!("{key},2026-03-01T09:09:30Z"));
         let path = format!("/api/v1/occurrences?to=2026-03-02T09:03:00Z&cursor={cursor}");
         s.editor().get(&path).await.refused(400, "invalid_cursor", Some("cursor"));
     }
@@ -88,6 +88,13 @@ async fn pages_belong_to_the_span_of_the_first() {
         assert_eq!(last["items"][0]["scheduled_time"], "2026-03-02T09:00:00Z", "{last}");
         s.set_clock("2026-03-03T09:00:00Z".parse().unwrap()).await;
     }
+    s.set_clock("2026-03-03T09:02:30Z".parse().unwrap()).await;
+    for limit in [1, 3, 200] {
+        assert_eq!(listed(&s.editor(), &format!("limit={limit}")).await.len(), 4, "a day has no more with pages of {limit}");
+    }
+    let of_a_year = encode_cursor("2026-03-02T09:03:00Z,1,2025-03-02T09:03:00Z");
+    let path = format!("/api/v1/occurrences?cursor={of_a_year}");
+    s.editor().get(&path).await.refused(400, "invalid_field", Some("from"));
     s.end_early().await;
 }
 

@@ -2,11 +2,13 @@
 
 use api_types::occurrences::{NamedOccurrenceView, OccurrenceView};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger::occurrences::list::{self, AFTER_LAST, FIRST};
-use ledger::occurrences::of_all::{self, Key, list_of_all};
+use ledger::occurrences::of_all::{self, Key, NotAKey, list_of_all};
 use ledger::occurrences::{Decision, Occurrence};
 use schedule::WorkflowId;
 use serde::Deserialize;
@@ -122,6 +124,8 @@ pub(crate) async fn list_all_occurrences(
         pages.push(list_of_all(&mut tx, &filter).await.map_err(failed_read)?);
     }
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, Key::of);
+    let place = |key| Place { key, from: filter.from };
+    let found = KeysetPage { rows: found.rows, next: found.next.map(place) };
     let ids: BTreeSet<i64> = found.rows.iter().map(|occurrence| occurrence.workflow_id).collect();
     let names = workflows::names_of_workflows(&mut tx, &ids.into_iter().collect::<Vec<_>>()).await;
     let names = names.map_err(failed_read)?;
@@ -130,26 +134,54 @@ pub(crate) async fn list_all_occurrences(
         workflow_name: names.get(&occurrence.workflow_id).cloned(),
         occurrence: to_view(occurrence),
     };
-    page::answer_page(found, Key::of, view).await
+    page::answer_page(found, move |occurrence| Place { key: Key::of(occurrence), from: filter.from }, view).await
+}
+
+/// A place in the list of all schedules. Each page belongs to the span of the first.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+struct Place {
+    key: Key,
+    /// The begin of the span.
+    from: DateTime<Utc>,
+}
+
+impl Place {
+    /// The first place at a time.
+    fn first_at(time: DateTime<Utc>) -> Self {
+        Self { key: Key::first_at(time), from: DateTime::<Utc>::MIN_UTC }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.key, self.from.to_rfc3339())
+    }
+}
+
+impl FromStr for Place {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAKey> {
+        let (key, from) = text.rsplit_once(',').ok_or(NotAKey)?;
+        Ok(Self { key: key.parse()?, from: from.parse().map_err(|_| NotAKey)? })
+    }
 }
 
 /// The filter of a request; a list with ordinary fires has a bounded span.
 fn filter_of(params: AllOccurrenceParams, now: DateTime<Utc>) -> Result<of_all::Filter, Error> {
     let (from, to) = parse_bounds(params.from, params.to)?;
-    let after = page::parse_cursor_within(params.cursor.as_deref(), from.map(Key::first_at), to.map(Key::first_at))?;
+    let (first, end) = (from.map(Place::first_at), to.map(Place::first_at));
+    let after: Option<Place> = page::parse_cursor_within(params.cursor.as_deref(), first, end)?;
     let has_fires = params.decision.is_empty() || params.decision.contains(&Decision::Fired);
     let high = to.unwrap_or(AFTER_LAST).min(now + AHEAD);
-    let begun = now - after.as_ref().map_or(TimeDelta::zero(), |_| LONGEST_LISTING);
-    let low = match from {
-        Some(from) if has_fires && high.min(begun) - from > LONGEST_SPAN => {
-            let detail = "from must be at most 7 days before to, unless decision names only others than fired";
-            return Err(FieldError::invalid("from", detail).into());
-        }
-        Some(from) => from,
-        None if has_fires => high.min(begun) - USUAL_SPAN,
-        None => FIRST,
-    };
-    let limit = page::parse_limit(params.limit)?;
+    let low = from.or_else(|| after.filter(|_| has_fires).map(|place| place.from));
+    let low = low.unwrap_or_else(|| if has_fires { high.min(now) - USUAL_SPAN } else { FIRST });
+    let begun = now - after.map_or(TimeDelta::zero(), |_| LONGEST_LISTING);
+    if has_fires && high.min(begun) - low > LONGEST_SPAN {
+        let detail = "from must be at most 7 days before to, unless decision names only others than fired";
+        return Err(FieldError::invalid("from", detail).into());
+    }
+    let (after, limit) = (after.map(|place| place.key), page::parse_limit(params.limit)?);
     Ok(of_all::Filter { team_id: None, decisions: params.decision, from: low, to: high, after, limit })
 }
 
