@@ -68,8 +68,26 @@ pub struct Mail<'a> {
 pub enum AcceptedFor {
     /// For all recipients.
     All,
-    /// For all but these, with the words of the server.
-    AllBut(String),
+    /// For all but these.
+    AllBut(Vec<RefusedRecipient>),
+}
+
+/// A recipient for which the server did not accept an e-mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRecipient {
+    /// The address.
+    pub address: String,
+    /// The answer of the server.
+    pub words: String,
+    /// Whether there is no such mailbox; the server may accept later what it refuses for another reason.
+    pub is_final: bool,
+}
+
+/// Says which recipients the server refused, and why.
+#[must_use]
+pub fn in_one_line(refused: &[RefusedRecipient]) -> String {
+    let of_each: Vec<_> = refused.iter().map(|one| format!("{}: {}", one.address, one.words)).collect();
+    of_each.join("; ")
 }
 
 /// Why an e-mail was not accepted.
@@ -158,11 +176,11 @@ impl Mailer {
         let (session, refused) = sending.unwrap_or_else(|_| Err(no_answer_within(self.send_limit).into()))?;
         // After the limit, which must not turn an accepted e-mail into one that is sent again.
         session.close().await;
-        Ok(if refused.is_empty() { AcceptedFor::All } else { AcceptedFor::AllBut(refused.join("; ")) })
+        Ok(if refused.is_empty() { AcceptedFor::All } else { AcceptedFor::AllBut(refused) })
     }
 
     /// Tries one address of the server after the other, until one may have the e-mail.
-    async fn send_to_server(&self, message: &Message) -> Result<(Session, Vec<String>), MailError> {
+    async fn send_to_server(&self, message: &Message) -> Result<(Session, Vec<RefusedRecipient>), MailError> {
         let mut last = Failure::BeforeMessage("the server has no address".to_owned());
         for address in self.allowed.find_addresses(None, &self.host).await? {
             match self.send_to(address, message).await {
@@ -173,7 +191,7 @@ impl Mailer {
         Err(last.into())
     }
 
-    async fn send_to(&self, address: IpAddr, message: &Message) -> Result<(Session, Vec<String>), Failure> {
+    async fn send_to(&self, address: IpAddr, message: &Message) -> Result<(Session, Vec<RefusedRecipient>), Failure> {
         let tls = self.tls().map_err(|error| Failure::BeforeMessage(format!("{error:#}")))?;
         let opening = Session::open(address, self.port, &tls, self.credentials.as_ref());
         let opened = tokio::time::timeout(OPEN_LIMIT, opening).await;

@@ -118,6 +118,27 @@ async fn a_refused_recipient_stops_no_other() {
     s.end().await;
 }
 
+/// A server that does not know the sender asks it to come back. The others do not get the e-mail twice.
+#[tokio::test]
+async fn a_recipient_that_is_refused_for_now_gets_the_mail_later() {
+    let s = Story::at(NOON).await;
+    let recipients = ["good@example.com", "later@example.com"];
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    let greylisting = |line: &str| if line.contains("<later@") { "451 4.7.1 greylisted" } else { accept(line) };
+    let refused = courier(&s, start_server(greylisting).await);
+    assert_eq!(deliver(&s, &refused).await, (0, 1));
+    assert_eq!(
+        s.table(MESSAGES).await,
+        "email pending t later@example.com: transient error (451): 4.7.1 greylisted"
+    );
+    s.now_is("2026-03-02T12:00:10Z").await;
+    let no_other = |line: &str| if line.contains("<good@") { "550 5.1.1 it has the e-mail" } else { accept(line) };
+    assert_eq!(deliver(&s, &courier(&s, start_server(no_other).await)).await, (1, 0));
+    assert_eq!(s.table(MESSAGES).await, "email sent");
+    s.end().await;
+}
+
 /// The operator corrects the password within the eleven hours of the attempts, and no message is lost.
 #[tokio::test]
 async fn a_refused_login_fails_no_message() {

@@ -8,7 +8,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{AcceptedFor, Mail, MailError, Mailer};
+use super::{AcceptedFor, Mail, MailError, Mailer, RefusedRecipient};
 use crate::allowed::{Allowed, Names};
 
 /// What the server does after a line of the client.
@@ -84,12 +84,15 @@ impl Server {
 
 /// Two addresses of this machine, at a port that is free at both.
 async fn listen_twice() -> (TcpListener, TcpListener) {
-    loop {
+    let mut refused = None;
+    for _ in 0..100 {
         let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        if let Ok(second) = TcpListener::bind(("127.0.0.2", first.local_addr().unwrap().port())).await {
-            return (first, second);
+        match TcpListener::bind(("127.0.0.2", first.local_addr().unwrap().port())).await {
+            Ok(second) => return (first, second),
+            Err(error) => refused = Some(error),
         }
     }
+    panic!("127.0.0.2 must be an address of this machine: {refused:?}")
 }
 
 async fn converse(stream: TcpStream, script: Arc<Script>, lines: Arc<Mutex<Vec<String>>>) {
@@ -132,10 +135,15 @@ async fn refused_passwords_are_not_final() {
 
 #[tokio::test]
 async fn a_bad_recipient_stops_no_other() {
-    let server = Server::refusing("RCPT TO:<bad@", "550 5.1.1 no such user").await;
-    let refused = "bad@example.com: permanent error (550): 5.1.1 no such user".to_owned();
-    assert_eq!(server.send().await.unwrap(), AcceptedFor::AllBut(refused));
-    assert_eq!(server.count("."), 1);
+    for (answer, words, is_final) in [
+        ("550 5.1.1 no such user", "permanent error (550): 5.1.1 no such user", true),
+        ("451 4.7.1 greylisted", "transient error (451): 4.7.1 greylisted", false),
+    ] {
+        let server = Server::refusing("RCPT TO:<bad@", answer).await;
+        let refused = RefusedRecipient { address: "bad@example.com".to_owned(), words: words.to_owned(), is_final };
+        assert_eq!(server.send().await.unwrap(), AcceptedFor::AllBut(vec![refused]));
+        assert_eq!(server.count("."), 1);
+    }
 }
 
 /// A policy has an end: the operator permits the sender, the mailbox is emptied, the filter is changed.

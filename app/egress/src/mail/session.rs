@@ -14,6 +14,8 @@ use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
 use lettre::{Address, Message};
 
+use super::{RefusedRecipient, in_one_line};
+
 /// How long the server may take to answer that the connection ends.
 const QUIT_LIMIT: Duration = Duration::from_secs(2);
 /// How many characters of an answer are kept.
@@ -30,12 +32,6 @@ pub(super) enum Failure {
     Temporary(String),
     /// The server has none of the recipients.
     Permanent(String),
-}
-
-/// A recipient that the server refuses.
-struct RefusedRecipient {
-    words: String,
-    is_permanent: bool,
 }
 
 impl Session {
@@ -61,8 +57,8 @@ impl Session {
         Ok(Self(connection))
     }
 
-    /// Hands over an e-mail. The server accepts it for all recipients but those that are returned, in its words.
-    pub(super) async fn hand_over(&mut self, message: &Message) -> Result<Vec<String>, Failure> {
+    /// Hands over an e-mail. The server accepts it for all recipients but those that are returned.
+    pub(super) async fn hand_over(&mut self, message: &Message) -> Result<Vec<RefusedRecipient>, Failure> {
         let text = message.formatted();
         let parameters = self.list_parameters(message, &text)?;
         self.0.command(Mail::new(message.envelope().from().cloned(), parameters)).await?;
@@ -102,30 +98,26 @@ impl Session {
     }
 
     /// Names the recipients; returns those that the server refuses.
-    async fn name_recipients(&mut self, recipients: &[Address]) -> Result<Vec<String>, Failure> {
+    async fn name_recipients(&mut self, recipients: &[Address]) -> Result<Vec<RefusedRecipient>, Failure> {
         let mut refused = Vec::new();
         for recipient in recipients {
             match self.0.command(Rcpt::new(recipient.clone(), Vec::new())).await {
                 Ok(_) => {}
                 // An answer is about this recipient; a connection that fails is about all.
-                Err(error) if error.status().is_some() => refused.push(RefusedRecipient::new(recipient, &error)),
+                Err(error) if error.status().is_some() => refused.push(refused_recipient(recipient, &error)),
                 Err(error) => return Err(error.into()),
             }
         }
-        let is_permanent = refused.iter().all(|one| one.is_permanent);
-        let words: Vec<String> = refused.into_iter().map(|one| one.words).collect();
-        match (words.len() < recipients.len(), is_permanent) {
-            (true, _) => Ok(words),
-            (false, true) => Err(Failure::Permanent(words.join("; "))),
-            (false, false) => Err(Failure::Temporary(words.join("; "))),
+        match (refused.len() < recipients.len(), refused.iter().all(|one| one.is_final)) {
+            (true, _) => Ok(refused),
+            (false, true) => Err(Failure::Permanent(in_one_line(&refused))),
+            (false, false) => Err(Failure::Temporary(in_one_line(&refused))),
         }
     }
 }
 
-impl RefusedRecipient {
-    fn new(recipient: &Address, error: &Error) -> Self {
-        Self { words: format!("{recipient}: {}", in_words(error)), is_permanent: has_no_mailbox(error) }
-    }
+fn refused_recipient(recipient: &Address, error: &Error) -> RefusedRecipient {
+    RefusedRecipient { address: recipient.to_string(), words: in_words(error), is_final: has_no_mailbox(error) }
 }
 
 impl From<Error> for Failure {

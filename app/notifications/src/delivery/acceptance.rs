@@ -1,21 +1,33 @@
 //! Step 7 of 7: who accepted a message.
 
+use egress::mail::{RefusedRecipient, in_one_line};
+
 /// Who accepted a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acceptance {
     /// The receiver, or all recipients of an e-mail.
     Complete,
-    /// Some recipients of an e-mail. The mail server refused these, in its words.
-    Partial(String),
+    /// Some recipients of an e-mail. The mail server refused these.
+    Partial(Vec<RefusedRecipient>),
 }
 
 impl Acceptance {
     /// The recipients that the mail server refused, in its words.
     #[must_use]
-    pub fn refused_recipients(&self) -> Option<&str> {
+    pub fn refused_recipients(&self) -> Option<String> {
         match self {
             Self::Complete => None,
-            Self::Partial(refused) => Some(refused),
+            Self::Partial(refused) => Some(in_one_line(refused)),
+        }
+    }
+
+    /// The recipients for which the mail server may accept the message later.
+    pub(super) fn recipients_left(&self) -> Vec<String> {
+        match self {
+            Self::Complete => Vec::new(),
+            Self::Partial(refused) => {
+                refused.iter().filter(|one| !one.is_final).map(|one| one.address.clone()).collect()
+            }
         }
     }
 }

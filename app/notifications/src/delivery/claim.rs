@@ -33,6 +33,8 @@ pub struct Claimed {
     pub(crate) items: i32,
     /// How many attempts it has had, with this one.
     pub attempt_count: i32,
+    /// Only these recipients of an e-mail do not have it yet; `None`: no recipient has it.
+    pub(crate) recipients_left: Option<Vec<String>>,
 }
 
 /// What became of an attempt.
@@ -97,7 +99,7 @@ pub async fn claim_messages(db: &mut PgConnection, carrier: Carrier) -> sqlx::Re
           FROM locked l
          WHERE m.id = l.id
         RETURNING m.id, m.channel_id, m.team_id, (SELECT t.name FROM teams t WHERE t.id = m.team_id) AS "team_name?", m.event,
-                  m.items, m.attempt_count
+                  m.items, m.attempt_count, m.recipients_left
         "#,
         OF_A_TEAM,
         i64::try_from(BATCH).unwrap_or(i64::MAX),
@@ -119,18 +121,30 @@ pub async fn settle_message(
 ) -> sqlx::Result<Settlement> {
     match outcome {
         Ok(acceptance) => {
-            settle_sent(db, message, acceptance.refused_recipients()).await?;
-            Ok(Settlement::Sent)
+            let (refused, left) = (acceptance.refused_recipients(), acceptance.recipients_left());
+            if left.is_empty() {
+                settle_sent(db, message, refused.as_deref()).await?;
+                return Ok(Settlement::Sent);
+            }
+            settle_refused(db, message, &NotAccepted::transient(refused.unwrap_or_default()), Some(&left)).await
         }
-        Err(refusal) if refusal.is_final || message.attempt_count >= MOST_ATTEMPTS => {
-            settle_failed(db, message, &refusal.error).await?;
-            Ok(Settlement::Failed)
-        }
-        Err(refusal) => {
-            settle_again(db, message, refusal).await?;
-            Ok(Settlement::Again)
-        }
+        Err(refusal) => settle_refused(db, message, refusal, message.recipients_left.as_deref()).await,
     }
+}
+
+/// Records that the recipients `left` do not have the message; `None`: nobody has it.
+async fn settle_refused(
+    db: &mut PgConnection,
+    message: &Claimed,
+    refusal: &NotAccepted,
+    left: Option<&[String]>,
+) -> sqlx::Result<Settlement> {
+    if refusal.is_final || message.attempt_count >= MOST_ATTEMPTS {
+        settle_failed(db, message, &refusal.error, left).await?;
+        return Ok(Settlement::Failed);
+    }
+    settle_again(db, message, refusal, left).await?;
+    Ok(Settlement::Again)
 }
 
 async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&str>) -> sqlx::Result<()> {
@@ -138,7 +152,8 @@ async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&
         r#"
         -- settle a message that was accepted, perhaps not by all recipients
         UPDATE notification_messages
-           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3
+           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3,
+               recipients_left = NULL
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
@@ -150,24 +165,36 @@ async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&
     .map(drop)
 }
 
-async fn settle_failed(db: &mut PgConnection, message: &Claimed, error: &str) -> sqlx::Result<()> {
+async fn settle_failed(
+    db: &mut PgConnection,
+    message: &Claimed,
+    error: &str,
+    left: Option<&[String]>,
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- settle a message that no further attempt delivers: a dead letter
         UPDATE notification_messages
-           SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3
+           SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3,
+               recipients_left = $4
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
         message.attempt_count,
         error,
+        left,
     )
     .execute(db)
     .await
     .map(drop)
 }
 
-async fn settle_again(db: &mut PgConnection, message: &Claimed, refusal: &NotAccepted) -> sqlx::Result<()> {
+async fn settle_again(
+    db: &mut PgConnection,
+    message: &Claimed,
+    refusal: &NotAccepted,
+    left: Option<&[String]>,
+) -> sqlx::Result<()> {
     let doubled = FIRST_WAIT_SECS * 2_f64.powi((message.attempt_count - 1).clamp(0, 20));
     // No larger number of a receiver counts.
     let requested = refusal.retry_after_secs.map_or(0.0, |secs| f64::from(u32::try_from(secs).unwrap_or(u32::MAX)));
@@ -175,13 +202,14 @@ async fn settle_again(db: &mut PgConnection, message: &Claimed, refusal: &NotAcc
         r#"
         -- settle a message that is tried again
         UPDATE notification_messages
-           SET due_at = cronbox_now() + make_interval(secs => $3), lease_until = NULL, last_error = $4
+           SET due_at = cronbox_now() + make_interval(secs => $3), lease_until = NULL, last_error = $4, recipients_left = $5
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
         message.attempt_count,
         doubled.max(requested).min(LONGEST_WAIT_SECS),
         refusal.error,
+        left,
     )
     .execute(db)
     .await

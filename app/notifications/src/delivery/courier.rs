@@ -127,9 +127,15 @@ impl Courier {
             let channel = find_channel(&mut db, message.channel_id, None).await?;
             (channel, list_of_message(&mut db, message.id, NAMED).await?)
         };
-        let Some(channel) = channel else {
+        let Some(mut channel) = channel else {
             return Ok(Err(NotAccepted::permanent("the channel is deleted")));
         };
+        if let Some(left) = &message.recipients_left {
+            channel.recipients.retain(|recipient| left.contains(recipient));
+            if channel.recipients.is_empty() {
+                return Ok(Err(NotAccepted::permanent("the channel no longer has the recipients that lack the message")));
+            }
+        }
         let content = Content::new(message, &items, &self.environment, self.public_url.as_ref(), now);
         match self.send(&channel, &content, message.id, now).await {
             Ok(sent) => Ok(sent),
@@ -184,9 +190,11 @@ impl Courier {
 
 fn log_outcome(message: &Claimed, outcome: &Result<Acceptance, NotAccepted>) {
     let (error, event) = match outcome {
-        Ok(Acceptance::Complete) => return,
-        Ok(Acceptance::Partial(refused)) => (refused, "notification not delivered to all recipients"),
-        Err(refusal) => (&refusal.error, "notification not delivered"),
+        Ok(acceptance) => {
+            let Some(refused) = acceptance.refused_recipients() else { return };
+            (refused, "notification not delivered to all recipients")
+        }
+        Err(refusal) => (refusal.error.clone(), "notification not delivered"),
     };
     tracing::warn!(message_id = %message.id, channel_id = message.channel_id, attempt = message.attempt_count,
         %error, "{event}");

@@ -277,7 +277,7 @@ pub(crate) async fn test_channel(
     }
     let sent = app.courier()?.send_test(&channel, edit.now).await?;
     let delivered = sent.is_ok();
-    let error = sent.map_or_else(Some, |acceptance| acceptance.refused_recipients().map(str::to_owned));
+    let error = sent.map_or_else(Some, |acceptance| acceptance.refused_recipients());
     Ok(Json(TestResultView { delivered, error, message_id }))
 }
 
