@@ -176,14 +176,20 @@ impl TimezoneHistory {
             None => self.unknown_from = self.unknown_from.or(Some(from)),
             Some(zone) => {
                 self.unknown_from = None;
-                if zone != self.newest() {
+                if zone != self.last_rules() {
                     self.later.push((from, zone));
                 }
             }
         }
     }
 
-    fn newest(&self) -> Timezone {
+    /// The rules of the last set that has the timezone, also if they are unknown by now.
+    ///
+    /// ```
+    /// use schedule::{Timezone, ZoneHistory};
+    /// assert_eq!(ZoneHistory::installed().find("UTC").unwrap().last_rules(), Timezone::UTC);
+    /// ```
+    pub fn last_rules(&self) -> Timezone {
         self.later.last().map_or(self.first, |(_, zone)| *zone)
     }
 
@@ -231,7 +237,7 @@ impl TimezoneHistory {
             // The new rules apply to a time at the change itself.
             instant = change - TimeDelta::microseconds(1);
         }
-        let next = cron.next_after(instant, self.newest())?;
+        let next = cron.next_after(instant, self.last_rules())?;
         self.unknown_from.is_none_or(|from| next < from).then_some(next)
     }
 

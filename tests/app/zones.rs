@@ -62,8 +62,14 @@ impl Environment {
 
     /// Activates the bundled zones as `version`, in which America/Vancouver has the rules of another zone.
     pub(super) async fn update(&self, version: &str, vancouver: &str) -> Updated {
+        self.update_with(version, Some(vancouver), &[]).await
+    }
+
+    /// The same with options; without rules, America/Vancouver is no timezone of the data.
+    async fn update_with(&self, version: &str, vancouver: Option<&str>, options: &[&str]) -> Updated {
         let file = zone_file(version, vancouver);
-        let Output { status, stdout, stderr } = self.output(&["zones", "update", file.to_str().unwrap()]).await;
+        let words = [&["zones", "update", file.to_str().unwrap()], options].concat();
+        let Output { status, stdout, stderr } = self.output(&words).await;
         std::fs::remove_file(file).unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap().trim().to_owned();
         Updated { is_done: status.success(), said: text(stdout), logged: text(stderr) }
@@ -95,11 +101,11 @@ impl Updated {
     }
 }
 
-fn zone_file(version: &str, vancouver: &str) -> PathBuf {
+fn zone_file(version: &str, vancouver: Option<&str>) -> PathBuf {
     let bundled = ZoneSet::bundled();
-    let files = bundled.names().map(|name| {
-        let source = if name == "America/Vancouver" { vancouver } else { name };
-        (name.to_owned(), bundled.tzif(source).unwrap().to_vec())
+    let files = bundled.names().filter_map(|name| {
+        let source = if name == "America/Vancouver" { vancouver? } else { name };
+        Some((name.to_owned(), bundled.tzif(source).unwrap().to_vec()))
     });
     let set = ZoneSet::from_files(&version.parse().unwrap(), files).unwrap();
     let path = std::env::temp_dir().join(format!("zones-{}-{version}", uuid::Uuid::new_v4()));
@@ -188,6 +194,31 @@ async fn fires_due_by_new_zone_data_run() {
     let in_force_from = updated.in_force_from("2199z", "1 workflows have other next times");
     assert_eq!(in_force_from, "2099-06-15T12:01:00Z".parse::<DateTime<Utc>>().unwrap());
     Api::new(&url, &scheduler).post(&path, &fire).await.expect(202);
+    stop(&mut serving).await;
+    environment.end().await;
+}
+
+/// EventBridge still fires at all times of its expression, of which the cron names one a month.
+#[tokio::test]
+async fn a_dropped_timezone_runs_no_surplus_fires() {
+    let environment = Environment::new("dropped").await;
+    environment.set_clock("'2099-06-28T00:00:00Z'::timestamptz").await;
+    let (mut serving, url) = serve(&environment.dsn).await;
+    let body = json!({"name": "v", "cron_schedule": "0 9 LW * *", "timezone": "America/Vancouver",
+                      "action": {"type": "log", "message": "hi"}});
+    let editor = Api::new(&url, &environment.team_key().await);
+    let made = editor.post("/api/v1/workflows", &body).await.expect(201);
+    let refused = environment.update_with("2199z", None, &[]).await;
+    assert!(!refused.is_done && refused.logged.contains("America/Vancouver"), "{}", refused.logged);
+    let dropped = environment.update_with("2199z", None, &["--drop-timezones"]).await;
+    dropped.in_force_from("2199z", "1 workflows have other next times");
+    until_version(&editor, "2199z").await;
+    environment.set_clock("'2099-06-30T16:00:10Z'::timestamptz").await;
+    let scheduler = Api::new(&url, &environment.said(&["keys", "create", "--kind", "scheduler", "--name", "s"]).await);
+    let path = format!("/api/v1/cron/workflows/{}:invoke", made.id());
+    let surplus = scheduler.post(&path, &json!({"scheduled_time": "2099-06-29T16:00:00Z", "revision": 1})).await;
+    assert_eq!(surplus.expect(200).json["reason"], "not_due");
+    scheduler.post(&path, &json!({"scheduled_time": "2099-06-30T16:00:00Z", "revision": 1})).await.expect(202);
     stop(&mut serving).await;
     environment.end().await;
 }

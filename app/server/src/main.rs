@@ -31,7 +31,7 @@ use workflows::audit::{self, Edit, Entry};
 use workflows::database_time;
 use workflows::definition::field;
 use workflows::secrets::reencrypt::{DataKeys, reencrypt_secrets};
-use workflows::zones::{self, Stored};
+use workflows::zones::{self, MissingTimezones, Stored};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -173,6 +173,9 @@ enum Zones {
         database: Database,
         /// Path of the file.
         file: PathBuf,
+        /// Also activate data that lack timezones of workflows, whose due times then become unknown.
+        #[arg(long)]
+        drop_timezones: bool,
     },
 }
 
@@ -267,7 +270,10 @@ async fn main() -> ExitCode {
         Command::Migrate { database, roles, accept_newer, logins } => {
             migrate(&database, roles, accept_newer, logins).await
         }
-        Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
+        Command::Zones(Zones::Update { database, file, drop_timezones }) => {
+            let missing = if drop_timezones { MissingTimezones::Accept } else { MissingTimezones::Refuse };
+            update_zones(&database, &file, missing).await
+        }
         Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Ls { database }) => list_teams(&database).await,
         Command::Keys(Keys::Ls { database, revoked }) => list_keys(&database, revoked).await,
@@ -354,13 +360,13 @@ async fn migrate(database: &Database, makes_roles: bool, accepts_newer: bool, lo
     zones::store_bundled(&pool, &edit).await.map(drop)
 }
 
-async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
+async fn update_zones(database: &Database, file: &Path, missing: MissingTimezones) -> anyhow::Result<()> {
     let archive = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let set = ZoneSet::from_archive(archive).with_context(|| format!("cannot use {}", file.display()))?;
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
-    match zones::store_zones(&pool, &set, &edit).await? {
+    match zones::store_zones(&pool, &set, missing, &edit).await? {
         Stored::Unchanged => println!("zone data {} are already in force", set.version()),
         Stored::Changed { in_force_from, workflows } => {
             let (version, from) = (set.version(), in_force_from.to_rfc3339_opts(SecondsFormat::Secs, true));

@@ -3,6 +3,7 @@
 //! The zone data of an environment are rows of `zone_data`; the rows of `zone_changes` say from when on which of them
 //! are in force. Each instance loads them at its start, when they change, and before it refuses a fire as not due.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,13 +37,22 @@ pub enum Stored {
     },
 }
 
+/// What to do with a set that lacks timezones of workflows: their due times become unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingTimezones {
+    /// Refuse the set.
+    Refuse,
+    /// Activate it.
+    Accept,
+}
+
 /// Which of two sets to keep.
 #[derive(Clone, Copy)]
 enum Choice {
     /// The one with the higher version.
     Newer,
     /// The given one.
-    Given,
+    Given(MissingTimezones),
 }
 
 /// A cron and its timezone, which workflows may share.
@@ -63,9 +73,15 @@ pub async fn store_bundled(pool: &PgPool, edit: &Edit) -> anyhow::Result<Stored>
 /// Activates zone data, and marks the workflows whose next times they change.
 ///
 /// # Errors
-/// Fails if the database does not answer, or if it has other data under the same version.
-pub async fn store_zones(pool: &PgPool, set: &ZoneSet, edit: &Edit) -> anyhow::Result<Stored> {
-    store_chosen(pool, set, Choice::Given, edit).await
+/// Fails if the database does not answer, if it has other data under the same version, or if the set lacks timezones of
+/// workflows and these are refused.
+pub async fn store_zones(
+    pool: &PgPool,
+    set: &ZoneSet,
+    missing: MissingTimezones,
+    edit: &Edit,
+) -> anyhow::Result<Stored> {
+    store_chosen(pool, set, Choice::Given(missing), edit).await
 }
 
 async fn store_chosen(pool: &PgPool, set: &ZoneSet, choice: Choice, edit: &Edit) -> anyhow::Result<Stored> {
@@ -79,6 +95,9 @@ async fn store_chosen(pool: &PgPool, set: &ZoneSet, choice: Choice, edit: &Edit)
         // Before the database had its first row, each binary used its own set.
         let newest = newest.unwrap_or_else(ZoneSet::bundled);
         let timings = changed_timings(&mut connection, &newest, set, edit.now).await?;
+        if matches!(choice, Choice::Given(MissingTimezones::Refuse)) {
+            refuse_missing(&timings, set)?;
+        }
         drop(connection);
         // `None`: another change came first, so compute the effects of this one again.
         if let Some(stored) = insert_unless_outrun(pool, last.map(|last| last.id), &newest, set, &timings, edit).await?
@@ -93,7 +112,7 @@ impl Choice {
         match self {
             Self::Newer => newest.version() >= given.version(),
             // If the contents differ under the same version, the insert refuses them.
-            Self::Given => newest.version() == given.version() && newest.archive() == given.archive(),
+            Self::Given(_) => newest.version() == given.version() && newest.archive() == given.archive(),
         }
     }
 }
@@ -168,6 +187,19 @@ async fn changed_timings(
     .fetch_all(db)
     .await?;
     Ok(timings.into_iter().filter(|timing| timing.is_changed(before, after, now)).collect())
+}
+
+fn refuse_missing(changed: &[Timing], set: &ZoneSet) -> anyhow::Result<()> {
+    let names = changed.iter().map(|timing| timing.timezone.as_str()).filter(|name| set.find(name).is_none());
+    let names: Vec<_> = names.collect::<BTreeSet<_>>().into_iter().collect();
+    anyhow::ensure!(
+        names.is_empty(),
+        "zone data {} lack timezones of workflows: {}. --drop-timezones activates them all the same; then these workflows have \
+         no next times",
+        set.version(),
+        names.join(", ")
+    );
+    Ok(())
 }
 
 impl Timing {

@@ -6,7 +6,7 @@ use schedule::{WorkflowId, ZoneSet};
 use serde_json::json;
 use tests::PATIENCE;
 use workflows::audit::Edit;
-use workflows::zones;
+use workflows::zones::{self, MissingTimezones};
 
 use crate::world::World;
 
@@ -43,7 +43,7 @@ async fn a_publisher_follows_the_zone_data() {
     let mut expression = world.next_expression(id, None).await;
     assert_eq!(expression, "cron(0 * * * ? *)");
     let edit = Edit::without_request("cli", world.clock.now());
-    zones::store_zones(&world.pool, &other_zones(), &edit).await.unwrap();
+    zones::store_zones(&world.pool, &other_zones(), MissingTimezones::Refuse, &edit).await.unwrap();
     // It checks for new zone data now and then when it publishes.
     let started = Instant::now();
     for minute in (1..44).cycle() {

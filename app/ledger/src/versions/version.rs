@@ -1,6 +1,7 @@
 //! Step 1 of 7: a schedule version, and whether a time is due by it.
 
 use chrono::{DateTime, Utc};
+use schedule::ZoneHistory;
 use workflows::State;
 use workflows::definition::spec::{Timing, Unknown};
 
@@ -61,6 +62,8 @@ impl Version {
             Ok(None) => DueCheck::NotDue,
             Ok(Some((cron, timezone))) if cron.matches(time, timezone) => DueCheck::Due,
             Ok(Some(_)) => DueCheck::NotDue,
+            // The timezone is not known any more, but its last rules are.
+            Err(Unknown) if self.timing.is_surplus(time, &ZoneHistory::installed()) => DueCheck::NotDue,
             Err(Unknown) => DueCheck::Unjudged,
         }
     }

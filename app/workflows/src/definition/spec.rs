@@ -1,7 +1,7 @@
 //! Step 1 of 7: the validated fields of a workflow, and when it is due.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use schedule::{Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHistory};
+use schedule::{Coverage, Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHistory, compile_cron};
 use serde_json::{Map, Value};
 
 use crate::definition::field::{Faults, FieldError};
@@ -123,6 +123,15 @@ impl Timing {
     pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
         let Some((cron, timezone)) = self.parsed_over(&ZoneHistory::installed())? else { return Ok(None) };
         Ok(Some((cron, timezone.timezone_at(time).ok_or(Unknown)?)))
+    }
+
+    /// Whether a fire at a time can only be surplus: EventBridge has more times than the cron, and by the last rules of the
+    /// timezone this is one of them.
+    #[must_use]
+    pub fn is_surplus(&self, time: DateTime<Utc>, zones: &ZoneHistory) -> bool {
+        let Ok(Some((cron, timezone))) = self.parsed_over(zones) else { return false };
+        let last = timezone.last_rules();
+        compile_cron(&cron, last).coverage != Coverage::Exact && !cron.matches(time, last)
     }
 
     /// Returns its cron and its timezone's rules over time; `None` if it has no cron.
