@@ -190,7 +190,24 @@ async fn clients_behind_proxies_are_counted_apart() {
     s.end().await;
 }
 
-/// One client has as many edits in progress as it may; others, and fires, do not wait for it.
+/// A machine in the subnets of an internal load balancer wrote the left entry, and the load balancer appended the right one.
+#[tokio::test]
+async fn clients_in_trusted_networks_name_no_other() {
+    let s = Story::with_app(|config| {
+        config.bad_keys_per_min = 2;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        config.trusted_hops = Some(1);
+    })
+    .await;
+    let stranger = Api::new(s.url(), UNKNOWN);
+    for invented in ["192.0.2.1, 10.0.2.50", "192.0.2.2, 10.0.2.50"] {
+        request_from(&stranger, invented, "/api/v1/runs").await.refused(401, "unauthorized", None);
+    }
+    request_from(&stranger, "192.0.2.3, 10.0.2.50", "/api/v1/runs").await.refused(429, "rate_limited", None);
+    request_from(&stranger, "192.0.2.3, 10.0.2.51", "/api/v1/runs").await.refused(401, "unauthorized", None);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn requests_of_an_address_are_limited() {
     let s = Story::with_app(|config| {
@@ -198,27 +215,45 @@ async fn requests_of_an_address_are_limited() {
         config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
     })
     .await;
+    assert_one_request_at_once(&s, "203.0.113.1").await;
+    s.end().await;
+}
+
+/// An address of the networks of counted proxies is a client's, which has the limit of each client.
+#[tokio::test]
+async fn clients_in_trusted_networks_are_limited() {
+    let s = Story::with_app(|config| {
+        config.address_requests_in_flight = 1;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        config.trusted_hops = Some(1);
+    })
+    .await;
+    assert_one_request_at_once(&s, "10.0.2.50").await;
+    s.end().await;
+}
+
+/// A client has as many edits in progress as it may; others, and fires, do not wait for it.
+async fn assert_one_request_at_once(s: &Story, client: &'static str) {
     let id = s.create("0 9 * * *", "UTC").await;
     let path = format!("/api/v1/workflows/{id}");
     without_timeouts(&s.app().pools.edits).await;
-    let holder = lock_workflow(&s, id).await;
+    let holder = lock_workflow(s, id).await;
     let (editor, edited) = (s.editor(), path.clone());
     let edit = tokio::spawn(async move {
         let edit = editor.request(Method::PATCH, &edited).json(&json!({"description": "x"}));
-        tests::send_request(edit.header("x-forwarded-for", "203.0.113.1")).await
+        tests::send_request(edit.header("x-forwarded-for", client)).await
     });
     s.until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'", 1)
         .await;
-    let second = request_from(&s.editor(), "203.0.113.1", &path).await;
+    let second = request_from(&s.editor(), client, &path).await;
     second.refused(429, "limit_requests_in_flight", None);
     assert_eq!(second.headers["ratelimit-policy"], "\"address-requests\";q=1;qu=\"concurrent-requests\"");
     request_from(&s.editor(), "203.0.113.2", &path).await.expect(200);
     let fire = s.scheduler_key().request(Method::POST, "/api/v1/cron/workflows/1:invoke").json(&json!({}));
-    tests::send_request(fire.header("x-forwarded-for", "203.0.113.1")).await.expect(400);
+    tests::send_request(fire.header("x-forwarded-for", client)).await.expect(400);
     holder.rollback().await.unwrap();
     edit.await.unwrap().expect(200);
-    request_from(&s.editor(), "203.0.113.1", &path).await.expect(200);
-    s.end().await;
+    request_from(&s.editor(), client, &path).await.expect(200);
 }
 
 #[tokio::test]

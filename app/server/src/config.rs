@@ -202,6 +202,10 @@ pub struct Config {
     /// Networks of proxies whose `X-Forwarded-For` names the client, for example 10.1.0.0/16,192.0.2.7/32
     #[arg(long, help_heading = "HTTP", env = "CRONBOX_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
+    /// How many of these proxies each request passes: the client is this entry of `X-Forwarded-For`, from the right; none =
+    /// the rightmost entry outside of these networks
+    #[arg(long, help_heading = "HTTP", env = "CRONBOX_TRUSTED_HOPS", requires = "trusted_proxies", value_parser = clap::value_parser!(u8).range(1..))]
+    pub trusted_hops: Option<u8>,
     /// Requests of one address in progress on this instance, without fires. 0 = no limit
     #[arg(long, help_heading = "Limits", env = "CRONBOX_ADDRESS_REQUESTS_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(i64).range(0..))]
     pub address_requests_in_flight: i64,
@@ -254,10 +258,17 @@ fn parse_name_server(text: &str) -> Result<SocketAddr, AddrParseError> {
 }
 
 impl Config {
-    /// Whether this address has as many connections and requests as it opens: it is of this machine, or of a proxy.
+    /// Whether this peer has as many connections as it opens: it is of this machine, or of a proxy.
     #[must_use]
-    pub fn is_trusted(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.trusted_proxies.iter().any(|network| network.contains(&address))
+    pub fn is_trusted_peer(&self, peer: IpAddr) -> bool {
+        peer.is_loopback() || self.trusted_proxies.iter().any(|network| network.contains(&peer))
+    }
+
+    /// Whether this client has as many requests in progress as it sends: it is of this machine, or of a proxy. Proxies that
+    /// are counted name each client, so then an address of their networks is a client's.
+    #[must_use]
+    pub fn is_trusted_client(&self, client: IpAddr) -> bool {
+        client.is_loopback() || self.trusted_hops.is_none() && self.is_trusted_peer(client)
     }
 
     /// Which addresses requests that leave the service may reach.

@@ -95,7 +95,7 @@ pub(crate) async fn serve_connections(
 async fn accept(listener: &TcpListener, places: &Places, app: &App) -> io::Result<Option<(TcpStream, Place)>> {
     let (stream, peer) = listener.accept().await?;
     let address = peer.ip().to_canonical();
-    if !app.config.is_trusted(address) && places.is_limit_reached(address) {
+    if !app.config.is_trusted_peer(address) && places.is_limit_reached(address) {
         app.note_connection_refusal("address_connections", address);
         return Ok(None);
     }
@@ -179,7 +179,9 @@ fn connection_of(
     let service = router
         .map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
             begun.begin_request();
-            let address = client_address(request.headers(), begun.address, &trusting.config.trusted_proxies);
+            let config = &trusting.config;
+            let address =
+                client_address(request.headers(), begun.address, &config.trusted_proxies, config.trusted_hops);
             request.extensions_mut().insert(Peer(address));
             request.extensions_mut().insert(begun.clone());
             request

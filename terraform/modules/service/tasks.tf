@@ -61,7 +61,9 @@ locals {
         CRONBOX_BIND_ADDR       = "0.0.0.0:${local.api_port}"
         CRONBOX_ADMIN_ADDR      = "0.0.0.0:${local.admin_port}"
         CRONBOX_TRUSTED_PROXIES = join(",", distinct(data.aws_subnet.balancer[*].cidr_block))
-        CRONBOX_METRICS_EMF     = "true"
+        # Each request passes one load balancer. Its subnets may have other machines, too, whose own header is not believed.
+        CRONBOX_TRUSTED_HOPS = "1"
+        CRONBOX_METRICS_EMF  = "true"
         # The wait for the next request's headers is also the idle time of a connection: longer than that of the load balancer.
         # Slow clients hold connections of the load balancer, not of the app.
         CRONBOX_HEADER_TIMEOUT_MS   = "75000"

@@ -157,6 +157,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         max_connections: 8_192,
         address_connections: 0,
         trusted_proxies: Vec::new(),
+        trusted_hops: None,
         address_requests_in_flight: 0,
         requests_in_flight: 0,
         key_requests_per_sec: 0,

@@ -188,10 +188,11 @@ run "the_app" {
       CRONBOX_METRICS_EMF         = "true"
       CRONBOX_PUBLIC_URL          = "https://cron.example.com"
       CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
+      CRONBOX_TRUSTED_HOPS        = "1"
       CRONBOX_TRUSTED_PROXIES     = "10.0.1.0/24"
       DATABASE_URL                = "postgres://db.example.com:5432/cronbox?sslmode=verify-full"
     }
-    error_message = "The app gets its settings, and no secret by value; only the balancer's subnets are proxies."
+    error_message = "The app gets its settings, and no secret by value; only the balancer's subnets are proxies, and only the entry that the balancer appends is believed."
   }
 
   assert {

@@ -76,7 +76,7 @@ pub(crate) async fn count_request(
 ) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
     let Peer(address) = Peer::of_request(&parts.extensions);
-    let limited = (!app.config.is_trusted(address)).then_some(address);
+    let limited = (!app.config.is_trusted_client(address)).then_some(address);
     let _of_address = app.gate.take_request_places(limited).map_err(refused)?;
     let pool = pool_of_keys(&app, work);
     let caller = identify_caller(&parts, &app, pool).await?;
