@@ -32,6 +32,16 @@ const INSIDE: [&str; 11] = [
     "100.100.100.200",
     "198.18.0.1",
 ];
+/// The addresses of metadata in networks that an operator may allow.
+const METADATA: [&str; 4] = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192"];
+const METADATA_V6: [&str; 6] = [
+    "[fd00:ec2::254]",
+    "[fd00:ec2::23]",
+    "[fd20:ce::254]",
+    "[fd00:c1::a9fe:a9fe]",
+    "[fd00:42::42]",
+    "[fe80::a9fe:a9fe]",
+];
 /// Hosts that have one spelling only.
 const OTHERS: [&str; 58] = [
     "localhost",
@@ -153,15 +163,21 @@ pub(crate) async fn attack_addresses(size: Size) -> Tally {
         }
     }
     assert!(urls.len() >= 300, "{} addresses", urls.len());
-    attack_urls(&urls, &listener).await
+    attack_urls(&urls, &listener, &[]).await
 }
 
-/// The address of a service that Azure gives to each machine; it is outside of all special registries.
+/// The services that a cloud gives to each machine, although an operator allows networks that contain their addresses. That of
+/// Azure is outside of all special registries.
 pub(crate) async fn attack_platforms() -> Tally {
     let listener = Listener::start().await;
-    let hosts = spellings("168.63.129.16".parse().unwrap());
-    attack_urls(&hosts.iter().map(|host| format!("http://{host}:{}/", listener.port)).collect::<Vec<_>>(), &listener)
-        .await
+    let url = |host: &str| format!("http://{host}:{}/", listener.port);
+    let azure: Vec<String> = spellings("168.63.129.16".parse().unwrap()).iter().map(|host| url(host)).collect();
+    let mut tally = attack_urls(&azure, &listener, &[]).await;
+    let others = METADATA.iter().flat_map(|address| spellings(address.parse().unwrap()));
+    let others = others.chain(METADATA_V6.map(str::to_owned)).map(|host| url(&host));
+    let all: Vec<String> = azure.into_iter().chain(others).collect();
+    tally.add(attack_urls(&all, &listener, &[("CRONBOX_ACTION_ALLOW_CIDRS", "0.0.0.0/0,::/0")]).await);
+    tally
 }
 
 /// Actions that would carry a secret in clear, without a setting by which an operator permits it.
@@ -182,9 +198,9 @@ pub(crate) async fn attack_clear_text() -> Tally {
     tally
 }
 
-async fn attack_urls(urls: &[String], listener: &Listener) -> Tally {
+async fn attack_urls(urls: &[String], listener: &Listener, settings: &[(&str, &str)]) -> Tally {
     let s = idle_story().await;
-    let app = App::start(&s.dsn(), &[]).await;
+    let app = App::start(&s.dsn(), settings).await;
     let parts = futures::stream::iter(urls).map(|url| attack_url(&s, &app, url)).buffer_unordered(8);
     let mut tally = Tally::default();
     parts.collect::<Vec<_>>().await.into_iter().for_each(|part| tally.add(part));

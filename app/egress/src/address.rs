@@ -11,9 +11,11 @@ use crate::special_purpose;
 const ADDITIONS: [Ipv4Net; 2] = [
     // Multicast, which has a registry of its own.
     Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4),
-    // Azure's WireServer: metadata, certificates and DNS for the machine that asks.
-    Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
+    WIRE_SERVER,
 ];
+
+/// Azure's WireServer: metadata, certificates and DNS for the machine that asks.
+const WIRE_SERVER: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32);
 
 /// Only these IPv6 addresses are routed on the internet: global unicast, and IPv4 addresses behind a NAT64.
 const GLOBAL_V6: [Ipv6Net; 2] =
@@ -21,8 +23,7 @@ const GLOBAL_V6: [Ipv6Net; 2] =
 
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// Where the services of an operator are: on this machine, or in a private network. Link-local addresses are left out,
-/// because clouds serve the metadata and the credentials of the machine at 169.254.169.254.
+/// Where the services of an operator are: on this machine, or in a private network.
 const PRIVATE: [IpNet; 7] = [
     net_v4([10, 0, 0, 0], 8),
     net_v4([100, 64, 0, 0], 10),
@@ -33,16 +34,25 @@ const PRIVATE: [IpNet; 7] = [
     net_v6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
 ];
 
-/// The addresses inside [`PRIVATE`] at which clouds serve metadata.
-const METADATA: [IpNet; 4] = [
+/// The addresses at which clouds serve the metadata and the credentials of the machine that asks. A network that contains
+/// them does not open them.
+const METADATA: [IpNet; 9] = [
+    // Link-local: AWS, Azure, Google Cloud and others, and the credentials of containers on AWS.
+    net_v4([169, 254, 0, 0], 16),
+    net_v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+    IpNet::V4(WIRE_SERVER),
     // Alibaba Cloud.
     net_v4([100, 100, 100, 200], 32),
+    // Oracle Cloud Classic.
+    net_v4([192, 0, 0, 192], 32),
     // AWS: metadata, credentials of pods, DNS and time.
     net_v6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32),
     // Google Cloud.
     net_v6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128),
     // Oracle Cloud.
     net_v6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), 128),
+    // Scaleway.
+    net_v6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42), 128),
 ];
 
 /// The networks that may be reached besides all public addresses.
@@ -67,12 +77,19 @@ impl Inside {
 
     /// Whether it contains the address, which is in its canonical form.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
-        let is_in = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&address));
-        match self {
-            Self::Allowed(networks) => is_in(networks),
-            Self::Private => is_in(&PRIVATE) && !is_in(&METADATA),
-        }
+        let networks: &[IpNet] = match self {
+            Self::Allowed(networks) => networks,
+            Self::Private => &PRIVATE,
+        };
+        networks.iter().any(|network| opens(network, address))
     }
+}
+
+/// Whether a network that is allowed opens the address. One that is larger than a block of [`METADATA`] does not open the
+/// block: who allows `fc00::/7` means private networks. Who allows `fd00:ec2::254/128` means that address.
+fn opens(network: &IpNet, address: IpAddr) -> bool {
+    network.contains(&address)
+        && METADATA.iter().filter(|block| block.contains(&address)).all(|block| block.contains(network))
 }
 
 /// Whether a connection to `address` may be made: it is public, or inside the networks that are allowed.
@@ -232,6 +249,7 @@ mod tests {
             "240.0.0.1",
             "255.255.255.255",
             "::",
+            "fd00:42::42",
             "::169.254.169.254",
             "::ffff:169.254.169.254",
             "::ffff:100.100.100.200",
@@ -249,6 +267,46 @@ mod tests {
             "ff02::1",
         ] {
             assert!(!permits(address), "{address} must be refused");
+        }
+    }
+
+    /// An operator who allows the private networks does not open the credentials of the machine to every team.
+    #[test]
+    fn large_networks_contain_no_metadata() {
+        let everything = ["0.0.0.0/0", "::/0"];
+        let refused: &[(&str, &[&str])] = &[
+            ("fd00:ec2::254", &["10.0.0.0/8", "fc00::/7"]),
+            ("fd00:ec2::23", &["fd00::/8"]),
+            ("fd20:ce::254", &["fc00::/7"]),
+            ("fd00:c1::a9fe:a9fe", &["fd00:c1::/32"]),
+            ("fd00:42::42", &everything),
+            ("fe80::a9fe:a9fe", &["fe80::/9"]),
+            ("100.100.100.200", &["100.64.0.0/10"]),
+            ("::ffff:100.100.100.200", &["100.64.0.0/10"]),
+            ("64:ff9b::100.100.100.200", &["100.64.0.0/10"]),
+            ("169.254.169.254", &["169.0.0.0/8"]),
+            ("169.254.170.2", &everything),
+            ("::169.254.169.254", &everything),
+            ("2002:a9fe:a9fe::", &everything),
+            ("168.63.129.16", &["168.63.0.0/16"]),
+            ("192.0.0.192", &["192.0.0.0/24"]),
+        ];
+        for (address, networks) in refused {
+            assert!(!permits(address, networks), "{address} must be refused in {networks:?}");
+        }
+        for (address, network) in [
+            ("fd00:ec1::254", "fc00::/7"),
+            ("100.100.100.199", "100.64.0.0/10"),
+            ("192.0.0.8", "192.0.0.0/24"),
+            ("240.0.0.1", "0.0.0.0/0"),
+            // Who lists the address itself means it.
+            ("fd00:ec2::254", "fd00:ec2::254/128"),
+            ("fd00:ec2::23", "fd00:ec2::/32"),
+            ("169.254.169.254", "169.254.169.254/32"),
+            ("169.254.7.7", "169.254.0.0/16"),
+            ("168.63.129.16", "168.63.129.16/32"),
+        ] {
+            assert!(permits(address, &[network]), "{address} must be permitted in {network}");
         }
     }
 
