@@ -395,6 +395,32 @@ async fn the_migration_keeps_audit_entries() {
     s.end().await;
 }
 
+/// A workflow that was saved before https was required keeps its URL, also if its header values are encrypted. An instance of
+/// the version before, which does not know the column, may change the URL.
+#[tokio::test]
+async fn the_migration_excuses_saved_urls() {
+    let s = Story::today().await;
+    let dsn = database_before(&s, 117).await;
+    let pool = pool_at(&dsn).await;
+    let old = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('a', 'whsec_a', now());
+        INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+        SELECT id, 'old', '{\"type\": \"http\", \"url\": \"http://a.example/\"}', now(), now() FROM teams";
+    sqlx::raw_sql(old).execute(&pool).await.unwrap();
+    db::migrate_schema(&options_at(&dsn)).await.unwrap();
+    let new = "INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+        SELECT team_id, 'new', action, now(), now() FROM workflows";
+    sqlx::raw_sql(new).execute(&pool).await.unwrap();
+    let excused = "SELECT name || ' ' || may_use_http::text FROM workflows ORDER BY name";
+    assert_eq!(lines_of(&pool, excused).await, "new false\nold true");
+    sqlx::raw_sql("UPDATE workflows SET action = action || '{\"headers\": {}}'").execute(&pool).await.unwrap();
+    assert_eq!(lines_of(&pool, excused).await, "new false\nold true");
+    let other = "UPDATE workflows SET action = action || '{\"url\": \"http://b.example/\"}'";
+    sqlx::raw_sql(other).execute(&pool).await.unwrap();
+    assert_eq!(lines_of(&pool, excused).await, "new false\nold false");
+    drop_database(&s, pool, &dsn).await;
+    s.end().await;
+}
+
 #[tokio::test]
 async fn duplicate_runs_stop_the_migration() {
     let s = Story::today().await;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use reqwest::Method;
+use schedule::WorkflowId;
 use serde_json::json;
-use tests::Api;
+use tests::{Api, Story};
 use tokio::net::UdpSocket;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::task::{JoinHandle, JoinSet};
@@ -85,7 +86,9 @@ pub(crate) async fn attack_by_lies() -> Tally {
     if !is_isolated() {
         return Tally::skipped(WHY_SKIPPED);
     }
-    let Ok(server) = NameServer::start(lies()).await else { return Tally::skipped(WHY_SKIPPED) };
+    let mut told = lies();
+    told.insert("leaving", Lie { first: vec![v4("127.0.0.1")], later: vec![PUBLIC] });
+    let Ok(server) = NameServer::start(told).await else { return Tally::skipped(WHY_SKIPPED) };
     let (port, connections) = counting_listener().await;
     let s = idle_story().await;
     let app = App::start(&s.dsn(), &[]).await;
@@ -111,7 +114,28 @@ pub(crate) async fn attack_by_lies() -> Tally {
         tally.fail("no query reached the name server");
     }
     app.stop().await;
+    tally.add(attack_by_leaving(&s, port, &connections).await);
     s.end_early().await;
+    tally
+}
+
+/// A name leads to an allowed network when a workflow is saved, and to the internet when it is sent. An unencrypted request
+/// must not follow it; an encrypted one may, because the certificate must be of the name.
+async fn attack_by_leaving(s: &Story, port: u16, connections: &AtomicUsize) -> Tally {
+    let settings = [("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8"), ("CRONBOX_EGRESS_ALLOW_HTTP", "false")];
+    let app = App::start(&s.dsn(), &settings).await;
+    let mut tally = Tally::default();
+    for (scheme, follows) in [("http", false), ("https", true)] {
+        let before = connections.load(Ordering::SeqCst);
+        let url = format!("{scheme}://leaving.{scheme}.example:{port}/");
+        let action = json!({"type": "http", "method": "GET", "url": url});
+        let body = json!({"name": url, "action": action, "max_attempts": 1, "timeout_secs": 20});
+        let saved = app.api(&s.keys.editor).post("/api/v1/workflows", &body).await.expect(201);
+        let run = ended_run(s, fire(s, WorkflowId(saved.id())).await).await;
+        let sent = connections.load(Ordering::SeqCst) - before;
+        tally.record(run.is_some() && (sent > 0) == follows, || format!("{url}: {sent} connections, {run:?}"));
+    }
+    app.stop().await;
     tally
 }
 

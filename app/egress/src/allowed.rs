@@ -37,6 +37,17 @@ pub struct Tenant<'a> {
     pub hosts: &'a [String],
 }
 
+/// How the bytes of a connection travel, which decides with its addresses whether it may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// Encrypted.
+    Encrypted,
+    /// Unencrypted.
+    ClearText,
+    /// Unencrypted, for a URL that was saved before https was required.
+    ExcusedClearText,
+}
+
 /// Returns the addresses of a name.
 pub type Answers = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
@@ -88,10 +99,11 @@ impl Allowed {
     }
 
     /// For URLs that an operator sets, never for those of a tenant: allows private networks and this machine besides all
-    /// public addresses, but not link-local addresses and others at which clouds serve metadata.
+    /// public addresses, but not link-local addresses and others at which clouds serve metadata. The caller decides whether
+    /// the URL may begin with http.
     #[must_use]
     pub fn for_operators() -> Self {
-        Self { inside: Inside::Private, ..Self::default() }
+        Self { inside: Inside::Private, allows_http: true, ..Self::default() }
     }
 
     /// Replaces the resolver.
@@ -100,7 +112,7 @@ impl Allowed {
         Self { names, ..self }
     }
 
-    /// Whether an action may be saved whose URL begins with http and leads to another network than the allowed ones.
+    /// Whether a URL may begin with http and lead to another network than the allowed ones.
     #[must_use]
     pub fn with_http(self, allows_http: bool) -> Self {
         Self { allows_http, ..self }
@@ -139,17 +151,13 @@ impl Allowed {
     /// Fails if the team may not call it, or if the request would be sent unencrypted to a network that no operator allows.
     pub async fn check_now(&self, url: &Url, tenant: Tenant<'_>) -> Result<(), Refused> {
         self.check_url(url, tenant)?;
-        let is_refused_http = url.scheme() == "http" && !self.allows_http;
-        if is_refused_http && self.inside.is_empty() {
+        let is_clear_text = url.scheme() == "http";
+        if is_clear_text && !self.allows_http && self.inside.is_empty() {
             return Err(Refused::Http);
         }
         let found = self.addresses_now(url, tenant.team_id).await;
         self.check_addresses(url.host_str().unwrap_or_default(), &found)?;
-        let is_inside = |address: &IpAddr| self.inside.contains(address.to_canonical());
-        if is_refused_http && (found.is_empty() || !found.iter().all(is_inside)) {
-            return Err(Refused::Http);
-        }
-        Ok(())
+        if is_clear_text { self.check_clear_text(&found) } else { Ok(()) }
     }
 
     /// The addresses of a host; none if its name cannot be resolved now.
@@ -171,18 +179,33 @@ impl Allowed {
         }
     }
 
-    /// Returns the addresses of a host, all of which may be reached. Each connection asks once, and uses only them.
+    /// Returns the addresses of a host, all of which may be reached so. Each connection asks once, and uses only them.
     ///
     /// # Errors
-    /// Fails if one of them may not be reached, or if there is none.
-    pub(crate) async fn find_addresses(&self, team_id: Option<i64>, host: &str) -> Result<Vec<IpAddr>, Unreachable> {
+    /// Fails if one of them may not be reached, or not unencrypted, or if there is none.
+    pub(crate) async fn find_addresses(
+        &self,
+        team_id: Option<i64>,
+        host: &str,
+        transport: Transport,
+    ) -> Result<Vec<IpAddr>, Unreachable> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let found = match literal.parse() {
             Ok(address) => vec![address],
             Err(_) => self.names.addresses(team_id, host).await?,
         };
         self.check_addresses(host, &found)?;
+        if transport == Transport::ClearText {
+            self.check_clear_text(&found)?;
+        }
         Ok(found)
+    }
+
+    /// What is sent unencrypted stays in the allowed networks, unless an operator permits more.
+    fn check_clear_text(&self, found: &[IpAddr]) -> Result<(), Refused> {
+        let is_inside = |address: &IpAddr| self.inside.contains(address.to_canonical());
+        let stays_inside = !found.is_empty() && found.iter().all(is_inside);
+        if self.allows_http || stays_inside { Ok(()) } else { Err(Refused::Http) }
     }
 
     /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
@@ -253,11 +276,11 @@ mod tests {
         }));
         let allowed = Allowed::for_operators().with_names(names);
         for host in ["private.example", "localhost", "127.0.0.1", "[::1]", "192.168.0.1", "93.184.216.34"] {
-            assert!(allowed.find_addresses(None, host).await.is_ok(), "{host}");
+            assert!(allowed.find_addresses(None, host, Transport::ClearText).await.is_ok(), "{host}");
         }
         let service = Tenant { team_id: None, hosts: &[] };
         for host in ["mixed.example", "metadata.example", "169.254.169.254", "[fd00:ec2::254]", "[fe80::1]"] {
-            let refused = allowed.find_addresses(None, host).await.unwrap_err().to_string();
+            let refused = allowed.find_addresses(None, host, Transport::Encrypted).await.unwrap_err().to_string();
             assert!(refused.contains("the metadata of a machine"), "{refused}");
             let url = format!("https://{host}/").parse().unwrap();
             assert_eq!(allowed.check_url(&url, service).is_ok(), host.ends_with(".example"), "{host}");

@@ -35,13 +35,15 @@ const HEAD_LIMIT: usize = 64 * 1024;
 const TEAMS_CONNECTED: u64 = 10_000;
 
 type OfTeam = legacy::Client<Connector, Departing>;
+/// A team, and whether its request may use http. A connection that only such a request may make serves no other one.
+type Of = (Option<i64>, bool);
 
 /// The client of all requests; clones share its connections. No team uses a connection of another team.
 #[derive(Clone)]
 pub struct Client {
     allowed: Allowed,
     tls: TlsConnector,
-    teams: Cache<Option<i64>, OfTeam>,
+    teams: Cache<Of, OfTeam>,
 }
 
 /// A request that leaves the service.
@@ -52,6 +54,9 @@ pub struct Outgoing<'a> {
     pub method: Method,
     /// Where it leads.
     pub url: &'a Url,
+    /// Whether the URL may begin with http and lead to each address that may be reached, although no operator permits that: a
+    /// workflow has it that was saved before https was required.
+    pub may_use_http: bool,
     /// Its headers; the client adds `accept` and `user-agent` if they are missing.
     pub headers: HeaderMap,
     /// Its body.
@@ -138,8 +143,8 @@ impl Client {
     /// Fails if the address may not be reached, or if there is no answer.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Answer, SendError> {
         self.allowed.check_url(outgoing.url, outgoing.tenant)?;
-        let team_id = outgoing.tenant.team_id;
-        let client = self.teams.get_with(team_id, async { self.of_team(team_id) }).await;
+        let of = (outgoing.tenant.team_id, outgoing.may_use_http);
+        let client = self.teams.get_with(of, async { self.of_team(of) }).await;
         let mut request = outgoing.into_request()?;
         Interim::count_on(&mut request);
         let response = client.request(request).await.map_err(|error| of_request(&error))?;
@@ -149,8 +154,8 @@ impl Client {
         Ok(Answer(response))
     }
 
-    fn of_team(&self, team_id: Option<i64>) -> OfTeam {
-        let connector = Connector { allowed: self.allowed.clone(), team_id, tls: self.tls.clone() };
+    fn of_team(&self, (team_id, may_use_http): Of) -> OfTeam {
+        let connector = Connector { allowed: self.allowed.clone(), team_id, may_use_http, tls: self.tls.clone() };
         legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::{Service, ServiceExt as _, service_fn};
 
-use crate::allowed::{Allowed, Unreachable};
+use crate::allowed::{Allowed, Transport, Unreachable};
 use crate::connection::Wire;
 
 /// How long a client may take to connect, with the lookup of the name and TLS.
@@ -39,6 +39,8 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Wire, ConnectError>> + Send
 pub(crate) struct Connector {
     pub(crate) allowed: Allowed,
     pub(crate) team_id: Option<i64>,
+    /// Whether a URL may begin with http and lead to each address that may be reached.
+    pub(crate) may_use_http: bool,
     pub(crate) tls: TlsConnector,
 }
 
@@ -93,15 +95,23 @@ impl Service<Uri> for Connector {
 impl Connector {
     async fn connect(self, uri: Uri) -> Result<Wire, ConnectError> {
         let host = uri.host().ok_or(ConnectError::NoHost)?.to_owned();
-        let addresses = self.allowed.find_addresses(self.team_id, &host).await?;
-        let is_tls = uri.scheme_str() == Some("https");
+        let transport = self.transport(&uri);
+        let addresses = self.allowed.find_addresses(self.team_id, &host, transport).await?;
         let stream = connect_tcp(addresses, uri).await?;
-        if !is_tls {
+        if transport != Transport::Encrypted {
             return Ok(Wire::plain(stream));
         }
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(name).map_err(|_| ConnectError::NoHost)?;
         Ok(Wire::tls(self.tls.connect(name, stream).await.map_err(ConnectError::Tls)?))
+    }
+
+    fn transport(&self, uri: &Uri) -> Transport {
+        match uri.scheme_str() {
+            Some("https") => Transport::Encrypted,
+            _ if self.may_use_http => Transport::ExcusedClearText,
+            _ => Transport::ClearText,
+        }
     }
 }
 

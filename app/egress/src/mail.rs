@@ -18,7 +18,7 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use url::Url;
 
 use self::session::{Failure, Session};
-use crate::allowed::{Allowed, Unreachable};
+use crate::allowed::{Allowed, Transport, Unreachable};
 
 /// How long a delivery may take, from the lookup of the server's name to the answer to the e-mail. The lease of a message
 /// is longer.
@@ -182,7 +182,11 @@ impl Mailer {
     /// Tries one address of the server after the other, until one may have the e-mail.
     async fn send_to_server(&self, message: &Message) -> Result<(Session, Vec<RefusedRecipient>), MailError> {
         let mut last = Failure::BeforeMessage("the server has no address".to_owned());
-        for address in self.allowed.find_addresses(None, &self.host).await? {
+        let transport = match self.encryption {
+            Encryption::Implicit | Encryption::StartTls => Transport::Encrypted,
+            Encryption::Never => Transport::ClearText,
+        };
+        for address in self.allowed.find_addresses(None, &self.host, transport).await? {
             match self.send_to(address, message).await {
                 Err(failure @ Failure::BeforeMessage(_)) => last = failure,
                 done => return done.map_err(MailError::from),

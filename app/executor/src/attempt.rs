@@ -178,7 +178,8 @@ impl Executor {
                 Ok(opened) => opened,
                 Err(failed) => return Ending::from(failed),
             };
-            let sender = Sender { tenant, client: &self.client, secrets: &signing, now, span, departure };
+            let (client, may_use_http) = (&self.client, run.may_use_http);
+            let sender = Sender { tenant, may_use_http, client, secrets: &signing, now, span, departure };
             // The time counts from here: the action has not begun before.
             let done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)).await;
             done.map_or(Ending::TimedOut, Ending::from)

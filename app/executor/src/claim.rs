@@ -37,6 +37,8 @@ pub struct Claimed {
     pub cut_off: i32,
     /// The action's document.
     pub action: Document,
+    /// Whether the action may use http although no operator permits it: it was saved before https was required.
+    pub may_use_http: bool,
     /// The inputs of the action.
     pub inputs: Document,
     /// How many seconds this attempt may take.
@@ -301,7 +303,7 @@ pub async fn claim_due_runs(
             RETURNING r.*
         )
         SELECT c.id, c.workflow_id, w.team_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries, c.cut_off,
-               w.action AS "action: Document", COALESCE(c.inputs, w.starting_inputs) AS "inputs!: Document", w.timeout_secs, w.max_attempts,
+               w.action AS "action: Document", w.may_use_http, COALESCE(c.inputs, w.starting_inputs) AS "inputs!: Document", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,
@@ -352,7 +354,7 @@ pub async fn read_started_runs(db: &mut PgConnection, started: &[StartedRun]) ->
         -- read started runs: their rows are known, because the decision wrote them
         SELECT s.id AS "id!", w.id AS workflow_id, w.team_id, 'schedule'::text AS "trigger!: Trigger",
                s.scheduled_time AS "scheduled_time?", 1 AS "attempt!", 0 AS "tries!", 0 AS "recoveries!", 0 AS "cut_off!",
-               w.action AS "action: Document", w.starting_inputs AS "inputs!: Document", w.timeout_secs, w.max_attempts,
+               w.action AS "action: Document", w.may_use_http, w.starting_inputs AS "inputs!: Document", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.allowed_hosts, t.signing_secret AS "signing_secret: SigningSecret",
                t.signs_by_receiver, t.previous_signing_secret AS "previous_signing_secret: SigningSecret",
                t.previous_signing_until, t.previous_signs_by_receiver,

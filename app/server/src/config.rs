@@ -89,7 +89,7 @@ pub struct Config {
     /// Name servers for the names in URLs of actions, for example 10.0.0.2,10.0.0.3:5353; none = those of /etc/resolv.conf
     #[arg(long, help_heading = "What actions may reach", env = "CRONBOX_EGRESS_NAMESERVERS", value_delimiter = ',', value_parser = parse_name_server)]
     pub egress_nameservers: Vec<SocketAddr>,
-    /// Whether actions may be saved whose URL begins with http and leads to other networks than these private ones.
+    /// Whether the URL of an action may begin with http and lead to other networks than these private ones.
     #[arg(long, help_heading = "What actions may reach", env = "CRONBOX_EGRESS_ALLOW_HTTP", default_value_t = false, action = clap::ArgAction::Set)]
     pub egress_allow_http: bool,
     /// Ports that http actions may reach, for example 443,8000-8999; none = all except those of other protocols

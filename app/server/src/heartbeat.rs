@@ -40,8 +40,8 @@ impl Heartbeat {
     /// Fails for any other answer, and without one. The error never repeats the URL.
     pub(crate) async fn send_ping(&self) -> anyhow::Result<()> {
         let body = Departing::new("", &Departure::default());
-        let request =
-            Outgoing { tenant: SERVICE, method: Method::GET, url: &self.url, headers: HeaderMap::new(), body };
+        let (method, url, headers) = (Method::GET, &self.url, HeaderMap::new());
+        let request = Outgoing { tenant: SERVICE, method, url, may_use_http: false, headers, body };
         let answer = tokio::time::timeout(TIMEOUT, self.client.send(request)).await;
         let answer = answer.with_context(|| format!("no answer within {} s", TIMEOUT.as_secs()))??;
         ensure!(answer.status().is_success(), "the receiver answered {}", answer.status());

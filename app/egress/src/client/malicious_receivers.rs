@@ -27,6 +27,7 @@ async fn send(client: &Client, team_id: i64, url: String) -> Result<Vec<u8>, Str
         tenant: Tenant { team_id: Some(team_id), hosts: &[] },
         method: Method::POST,
         url: &url.parse().unwrap(),
+        may_use_http: false,
         headers: HeaderMap::new(),
         body: Departing::new("{}", &Departure::default()),
     };

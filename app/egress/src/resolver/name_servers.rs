@@ -8,7 +8,7 @@ use hickory_resolver::proto::rr::{RData, Record};
 use tokio::net::UdpSocket;
 
 use super::*;
-use crate::allowed::{Allowed, Names, Refused, Tenant};
+use crate::allowed::{Allowed, Names, Refused, Tenant, Transport};
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -121,8 +121,9 @@ async fn addresses_of_both_families_are_checked() {
     allowed.check_now(&"https://fine.example/".parse().unwrap(), tenant).await.unwrap();
     let refused = allowed.check_now(&"https://mixed.example/".parse().unwrap(), tenant).await.unwrap_err();
     assert_eq!(refused.to_string(), "mixed.example is not a public address; an operator can allow its network");
-    assert!(allowed.find_addresses(Some(1), "mixed.example").await.is_err());
-    assert_eq!(allowed.find_addresses(Some(1), "fine.example").await.unwrap(), [IpAddr::from(PUBLIC)]);
+    assert!(allowed.find_addresses(Some(1), "mixed.example", Transport::Encrypted).await.is_err());
+    let found = allowed.find_addresses(Some(1), "fine.example", Transport::Encrypted).await;
+    assert_eq!(found.unwrap(), [IpAddr::from(PUBLIC)]);
 }
 
 /// A name of /etc/hosts is not sent to a name server, which would have another address for it.
@@ -141,7 +142,7 @@ async fn listed_names_are_not_asked_for() {
 
 /// What is sent unencrypted stays in networks that an operator allows, unless he permits more.
 #[tokio::test]
-async fn http_is_saved_for_allowed_networks_only() {
+async fn http_leads_to_allowed_networks_only() {
     let server = NameServer::start().await;
     let names = || Names::Resolver(server.resolver());
     let tenant = Tenant { team_id: Some(1), hosts: &[] };
@@ -155,10 +156,21 @@ async fn http_is_saved_for_allowed_networks_only() {
         ("http://missing.example/", false),
         ("http://93.184.216.34/", false),
     ] {
-        let url = url.parse().unwrap();
+        let url: url::Url = url.parse().unwrap();
         let expected = if is_inside { Ok(()) } else { Err(Refused::Http) };
         assert_eq!(strict.check_now(&url, tenant).await, expected, "{url}");
         assert_eq!(open.check_now(&url, tenant).await, Ok(()), "{url}");
-        assert_eq!(strict.check_url(&url, tenant), Ok(()), "what is stored is still sent: {url}");
+        // Each send asks again, because a name may lead elsewhere by then.
+        let host = url.host_str().unwrap();
+        let is_there = host != "missing.example";
+        for (allowed, transport, is_sent) in [
+            (&strict, Transport::ClearText, is_inside),
+            (&strict, Transport::ExcusedClearText, is_there),
+            (&strict, Transport::Encrypted, is_there),
+            (&open, Transport::ClearText, is_there),
+        ] {
+            let found = allowed.find_addresses(Some(1), host, transport).await;
+            assert_eq!(found.is_ok(), is_sent, "{url} {transport:?}: {found:?}");
+        }
     }
 }

@@ -93,6 +93,7 @@ fn request<'a>(action: &'a Http, call: &Call, sender: &Sender<'a>, span: &Span) 
         tenant: sender.tenant,
         method: action.method.clone(),
         url: &action.url,
+        may_use_http: sender.may_use_http,
         headers,
         body: Departing::new(body, sender.departure),
     })

@@ -1,6 +1,6 @@
 //! Tests malicious name servers: at each send, the client connects only to the addresses that it checked.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -23,6 +23,9 @@ const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// An address of this machine that the operator has allowed.
 const ALLOWED: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// An address that may be reached, and that is in no network which the operator has allowed: a translator would pass a
+/// connection on to [`ALLOWED`].
+const OUTSIDE: IpAddr = IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x7f00, 1));
 
 /// A listener on both addresses of this machine, which records the address of each connection.
 struct Listener {
@@ -76,6 +79,10 @@ fn action(port: u16) -> serde_json::Value {
 }
 
 async fn send(allowed: &Allowed, port: u16) -> Outcome {
+    send_as(false, allowed, port).await
+}
+
+async fn send_as(may_use_http: bool, allowed: &Allowed, port: u16) -> Outcome {
     let client = Client::new(allowed.clone()).unwrap();
     let now = DateTime::UNIX_EPOCH;
     let context = Context {
@@ -100,6 +107,7 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
     let secrets = std::slice::from_ref(&secret);
     let sender = Sender {
         tenant: TENANT,
+        may_use_http,
         client: &client,
         secrets,
         now,
@@ -146,6 +154,22 @@ async fn one_private_address_refuses_a_name() {
         assert_refused(&send(&allowed, listener.port).await);
     }
     assert!(listener.connected().is_empty());
+}
+
+/// The name led to a network of the operator when the workflow was saved. Header values and inputs do not follow it to the
+/// internet unencrypted, except those of a workflow that was saved before https was required.
+#[tokio::test]
+async fn clear_text_does_not_follow_a_name() {
+    let listener = Listener::start(FINE).await;
+    let (allowed, _) = names(&[&[ALLOWED], &[ALLOWED], &[ALLOWED, OUTSIDE]]);
+    let strict = allowed.with_http(false);
+    check_reach(&action(listener.port), &strict, TENANT).await.unwrap();
+    assert!(matches!(send(&strict, listener.port).await, Outcome::Succeeded(_)));
+    let Outcome::Failed { error, again, .. } = send(&strict, listener.port).await else { panic!("sent") };
+    let refused = "cannot connect: the URL must begin with https://; an operator can permit http";
+    assert_eq!((error.as_str(), again), (refused, Again::Never));
+    assert_eq!(listener.connected(), [ALLOWED]);
+    assert!(matches!(send_as(true, &strict, listener.port).await, Outcome::Succeeded(_)));
 }
 
 /// A redirect to a private address is an answer, which fails the run.

@@ -10,6 +10,8 @@ use workflows::signing::SigningSecret;
 pub struct Sender<'a> {
     /// The team of the workflow.
     pub tenant: Tenant<'a>,
+    /// Whether the action may use http although no operator permits it: it was saved before https was required.
+    pub may_use_http: bool,
     /// The client of all actions.
     pub client: &'a Client,
     /// The secrets that sign it: one, and during an overlap the previous one.

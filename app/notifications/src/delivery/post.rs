@@ -88,7 +88,8 @@ impl Poster {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let tenant = Tenant { team_id: Some(channel.team_id), hosts: &team.allowed_hosts };
         let body = Departing::new(body, &Departure::default());
-        let sending = self.client.send(Outgoing { tenant, method: Method::POST, url: &url, headers, body });
+        let (method, url) = (Method::POST, &url);
+        let sending = self.client.send(Outgoing { tenant, method, url, may_use_http: false, headers, body });
         let deadline = Instant::now() + REQUEST_LIMIT;
         Ok(match timeout_at(deadline, sending).await {
             Err(_) => Err(NotAccepted::transient(format!("no answer within {} s", REQUEST_LIMIT.as_secs()))),

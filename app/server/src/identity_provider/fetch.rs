@@ -69,6 +69,7 @@ pub(super) async fn post_form(
         tenant: SERVICE,
         method: Method::POST,
         url,
+        may_use_http: false,
         headers,
         body: Departing::new(form, &Departure::default()),
     };
@@ -81,7 +82,7 @@ pub(super) async fn post_form(
 async fn get(client: &Client, url: &Url) -> anyhow::Result<Vec<u8>> {
     let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
     let body = Departing::new("", &Departure::default());
-    send(client, Outgoing { tenant: SERVICE, method: Method::GET, url, headers, body }).await
+    send(client, Outgoing { tenant: SERVICE, method: Method::GET, url, may_use_http: false, headers, body }).await
 }
 
 async fn send(client: &Client, request: Outgoing<'_>) -> anyhow::Result<Vec<u8>> {
