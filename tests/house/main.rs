@@ -9,6 +9,7 @@ mod imports;
 mod migrations;
 mod monitoring;
 mod order;
+mod permissions;
 mod single_source;
 mod sources;
 mod variables;
