@@ -1,9 +1,10 @@
 //! Limits: the app refuses large, slow and too many requests, and still serves other clients.
 
 use std::io::ErrorKind;
+use std::time::Instant;
 
 use access::gate::{Admission, KeyPools};
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use tests::{Api, PATIENCE, Story};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -44,6 +45,78 @@ async fn only_unknown_keys_are_limited_by_address() {
     s.editor().get("/api/v1/runs").await.expect(200);
     s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
     s.end().await;
+}
+
+/// What anybody may send without a key.
+fn sign_in(s: &Story, path: &str, body: String) -> RequestBuilder {
+    let form = Api::without_key(s.url()).request(Method::POST, path).header("sec-fetch-site", "same-origin");
+    form.header("content-type", "application/x-www-form-urlencoded").body(body)
+}
+
+#[tokio::test]
+async fn forms_of_the_sign_in_are_small() {
+    let s = Story::today().await;
+    for (path, field) in [("/sign-in", "key"), ("/sign-in/link", "link")] {
+        let form = |length| sign_in(&s, path, format!("{field}={}", "a".repeat(length)));
+        tests::send_request(form(8 * 1024)).await.refused(413, "body_too_large", None);
+        tests::send_request(form(7 * 1024)).await.expect(401);
+        tests::send_request(sign_in(&s, path, "other=1".to_owned())).await.refused(400, "missing_field", Some(field));
+    }
+    s.end().await;
+}
+
+/// Connects, and sends all of a sign-in but its last byte.
+async fn begin_sign_in(s: &Story, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(s.url().strip_prefix("http://").unwrap()).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: a\r\nsec-fetch-site: same-origin\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: 100\r\n\r\n{}",
+        "a".repeat(99)
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The task of the request kept the bytes and the connection for as long as the client liked: six hundred clients without a key
+/// took all memory of an instance.
+#[tokio::test]
+async fn unfinished_sign_ins_lose_their_connection() {
+    let s = Story::with_app(|config| config.request_timeout_ms = 500).await;
+    for path in ["/sign-in", "/sign-in/link"] {
+        let (mut stream, mut answer) = (begin_sign_in(&s, path).await, String::new());
+        let read = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
+        read.expect("the connection stays open").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    s.end().await;
+}
+
+/// Nothing else limits those that an address begins behind a proxy.
+#[tokio::test]
+async fn sign_ins_in_progress_are_limited() {
+    let s = Story::with_app(|config| {
+        config.requests_in_flight = 1;
+        config.request_timeout_ms = 600_000;
+    })
+    .await;
+    let unfinished = begin_sign_in(&s, "/sign-in").await;
+    until_status(&s, 429).await;
+    tests::send_request(sign_in(&s, "/sign-in/link", "link=a".to_owned())).await.refused(
+        429,
+        "limit_requests_in_flight",
+        None,
+    );
+    drop(unfinished);
+    until_status(&s, 200).await;
+    s.end().await;
+}
+
+/// Waits until the page of the sign-in has this status.
+async fn until_status(s: &Story, status: u16) {
+    let (stranger, began) = (Api::without_key(s.url()), Instant::now());
+    while stranger.get("/sign-in").await.status != status {
+        assert!(began.elapsed() < PATIENCE, "never {status}");
+    }
 }
 
 /// The first request of a new key and the next ones, which arrive before its key is read, need one try together.

@@ -75,7 +75,7 @@ struct Attack {
     begin: fn(Size) -> LocalBoxFuture<'static, Tally>,
 }
 
-static ATTACKS: [Attack; 35] = [
+static ATTACKS: [Attack; 36] = [
     Attack { name: "matrix", begin: |size| matrix::attack_routes(size).boxed_local() },
     Attack { name: "lists of other teams", begin: |_| matrix::attack_lists().boxed_local() },
     Attack { name: "addresses", begin: |size| addresses::attack_addresses(size).boxed_local() },
@@ -89,6 +89,7 @@ static ATTACKS: [Attack; 35] = [
     Attack { name: "reserved action headers", begin: |_| action_headers::attack_headers().boxed_local() },
     Attack { name: "slow headers", begin: |_| slow_clients::attack_by_headers().boxed_local() },
     Attack { name: "slow bodies", begin: |_| slow_clients::attack_by_bodies().boxed_local() },
+    Attack { name: "unfinished sign-ins", begin: |_| slow_clients::attack_by_forms().boxed_local() },
     Attack { name: "slow reads", begin: |_| slow_clients::attack_by_reads().boxed_local() },
     Attack { name: "idle connections", begin: |_| slow_clients::attack_by_idleness().boxed_local() },
     Attack { name: "smuggling", begin: |_| smuggling::attack_framing().boxed_local() },

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::ground::idle_story;
 use crate::process::{App, DENIED};
+use crate::raw::{CLOSES_SOON, answers_to, statuses_in};
 use crate::report::Tally;
 
 /// The places of the attacked app, all of which the slow clients take.
@@ -46,6 +47,29 @@ pub(crate) async fn attack_by_bodies() -> Tally {
         again: b" ",
     })
     .await
+}
+
+/// Forms of the sign-in, which needs no key, without their last byte. Each must lose its connection, else the app would keep the
+/// bytes of all of them.
+pub(crate) async fn attack_by_forms() -> Tally {
+    let s = idle_story().await;
+    let app = App::start(&s.dsn(), &CLOSES_SOON).await;
+    let mut tally = Tally::default();
+    for path in ["/sign-in", "/sign-in/link"] {
+        let unfinished = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nsec-fetch-site: same-origin\r\n\
+             content-type: application/x-www-form-urlencoded\r\ncontent-length: 4000\r\n\r\n{}",
+            "a".repeat(3_999)
+        );
+        let answer = tokio::time::timeout(DENIED, answers_to(app.address(), unfinished.as_bytes())).await;
+        let statuses = answer.map(|answer| statuses_in(&answer));
+        tally.record(statuses.as_ref().is_ok_and(|statuses| statuses[..] == [408]), || {
+            format!("POST {path}: a body that never ends keeps its connection: {statuses:?}")
+        });
+    }
+    app.stop().await;
+    s.end_early().await;
+    tally
 }
 
 /// Answers that are never read: more than the buffers of both sides can take. A key keeps the place of each connection until

@@ -19,4 +19,5 @@ pub(crate) mod repeat;
 pub(crate) mod request_id;
 pub(crate) mod streams;
 pub(crate) mod team;
+mod timed_body;
 pub(crate) mod view;

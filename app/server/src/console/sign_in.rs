@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Form, Router};
+use axum::{Extension, Router};
 use console::pages::sign_in::safe_address;
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ use super::visit::find_visitor;
 use crate::App;
 use crate::api::request::auth::{Caller, Peer, admitted};
 use crate::api::request::error::Error;
-use crate::api::request::extract::new_traceparent;
+use crate::api::request::extract::{SmallForm, new_traceparent};
 
 /// The routes, which need no session.
 pub(super) fn routes() -> Router<App> {
@@ -65,7 +65,7 @@ async fn by_key(
     State(app): State<App>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-    Form(form): Form<KeyForm>,
+    SmallForm(form): SmallForm<KeyForm>,
 ) -> Response {
     let peer = peer.map_or_else(Peer::unknown, |Extension(peer)| peer);
     let begun = match admit(&app, peer, form.key.trim()).await {
@@ -98,7 +98,7 @@ async fn by_link(
     State(app): State<App>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-    Form(form): Form<LinkForm>,
+    SmallForm(form): SmallForm<LinkForm>,
 ) -> Response {
     let peer = peer.map_or_else(Peer::unknown, |Extension(peer)| peer);
     match use_link(&app, peer, &headers, &form.link).await {

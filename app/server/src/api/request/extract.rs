@@ -17,15 +17,23 @@ use workflows::definition::patch::PatchKind;
 use super::error::Error;
 use super::limits::EditPlace;
 use super::request_id::{RequestId, current_id};
+use super::timed_body::BodyTooLate;
 
 /// Largest request body in bytes: more than the largest action needs.
-const BODY_LIMIT: usize = 256 * 1024;
+pub(super) const BODY_LIMIT: usize = 256 * 1024;
+/// Largest form of the console in bytes: a character of a text that its API reads may take three bytes in a form.
+pub(crate) const CONSOLE_FORM_LIMIT: usize = 3 * BODY_LIMIT;
+/// Largest form of a client that is not known yet, in bytes: a key, and the encoded address of the page that it leads back to.
+const SMALL_FORM_LIMIT: usize = 8 * 1024;
 
 /// A required JSON body.
 pub struct Body<T>(pub T);
 
 /// An optional JSON body.
 pub struct OptionalBody<T>(pub T);
+
+/// A small form, of a client that is not known yet.
+pub(crate) struct SmallForm<T>(pub(crate) T);
 
 /// The body of a verb without options.
 #[derive(Default, Deserialize)]
@@ -99,10 +107,6 @@ pub struct EditHead {
     pub place: EditPlace,
 }
 
-/// When the request times out; a body that is not complete by then is refused.
-#[derive(Clone, Copy)]
-pub struct Deadline(pub tokio::time::Instant);
-
 /// The `traceparent` of what the request causes.
 pub struct Trace(pub String);
 
@@ -126,6 +130,15 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
         }
         content_type(&headers, &["application/json"])?;
         parse_json(&bytes).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for SmallForm<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        content_type(request.headers(), &["application/x-www-form-urlencoded"])?;
+        parse_pairs(&read_at_most(request, SMALL_FORM_LIMIT).await?).map(Self)
     }
 }
 
@@ -173,14 +186,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Error> {
-        let query = parts.uri.query().unwrap_or_default();
-        let deserializer = serde_html_form::Deserializer::from_bytes(query.as_bytes());
-        serde_path_to_error::deserialize(deserializer).map(Self).map_err(|error| {
-            // A field that is repeated has no number for its client.
-            let path = error.path().to_string();
-            let field = path.split('[').next().unwrap_or_default();
-            field::from_serde("", field, &error.into_inner().to_string()).into()
-        })
+        parse_pairs(parts.uri.query().unwrap_or_default().as_bytes()).map(Self)
     }
 }
 
@@ -277,22 +283,33 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     Ok(parsed)
 }
 
-/// Reads the complete body, up to the size limit and before the request's deadline.
+/// Parses a query or a form.
+fn parse_pairs<T: DeserializeOwned>(pairs: &[u8]) -> Result<T, Error> {
+    let deserializer = serde_html_form::Deserializer::from_bytes(pairs);
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        // A field that is repeated has no number for its client.
+        let path = error.path().to_string();
+        let field = path.split('[').next().unwrap_or_default();
+        field::from_serde("", field, &error.into_inner().to_string()).into()
+    })
+}
+
+/// Reads the complete body, up to the size limit. It fails if it is not complete at the end of the request's time.
 ///
 /// # Errors
 /// Returns 413, 408, or 400 for a body that ended early.
 pub async fn read_body(request: Request) -> Result<Bytes, Error> {
-    let deadline = request.extensions().get::<Deadline>().copied();
-    let reading = to_bytes(request.into_body(), BODY_LIMIT);
-    let read = match deadline {
-        Some(Deadline(deadline)) => tokio::time::timeout_at(deadline, reading).await.map_err(|_| Error::timeout())?,
-        None => reading.await,
-    };
-    read.map_err(|error| {
-        let error = error.into_inner();
-        if error.is::<http_body_util::LengthLimitError>() {
-            let detail = format!("the body is larger than {} KiB", BODY_LIMIT / 1024);
+    read_at_most(request, BODY_LIMIT).await
+}
+
+async fn read_at_most(request: Request, limit: usize) -> Result<Bytes, Error> {
+    to_bytes(request.into_body(), limit).await.map_err(|error| {
+        let error = anyhow::Error::new(error);
+        if error.chain().any(|cause| cause.is::<http_body_util::LengthLimitError>()) {
+            let detail = format!("the body is larger than {} KiB", limit / 1024);
             Error::Refused(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+        } else if error.chain().any(|cause| cause.is::<BodyTooLate>()) {
+            Error::timeout()
         } else {
             FieldError::new("incomplete_body", "", "the body ended before its announced length: send it again").into()
         }

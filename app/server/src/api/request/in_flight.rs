@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -13,17 +13,20 @@ use tokio_util::task::TaskTracker;
 use traces::Span;
 
 use super::error::Error;
-use super::extract::Deadline;
+use super::extract::BODY_LIMIT;
 use super::request_id::RequestId;
+use super::timed_body::end_body_at;
 use crate::App;
 
 /// Runs a request until it ends or its time is over; then the client gets 408. A panic fails only its own request.
 ///
 /// A read is dropped with its time, and with its client: then its work has no use. Every other request is completed, so
-/// that a disconnect cancels no transaction: its edit is committed completely or not at all.
-pub(crate) async fn run_request(app: &App, id: RequestId, span: &Span, mut request: Request, next: Next) -> Response {
+/// that a disconnect cancels no transaction: its edit is committed completely or not at all. Only its body ends with its time.
+pub(crate) async fn run_request(app: &App, id: RequestId, span: &Span, request: Request, next: Next) -> Response {
     let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
-    request.extensions_mut().insert(Deadline(deadline));
+    let mut request = request.map(|body| end_body_at(body, deadline));
+    // For whatever reads a body without a limit of its own: axum's is 2 MiB.
+    DefaultBodyLimit::max(BODY_LIMIT).apply(&mut request);
     let kind = if matches!(*request.method(), Method::GET | Method::HEAD) { Kind::Read } else { Kind::Change };
     let work = id.scope(span.scope(next.run(request)));
     match run_until(&app.requests, deadline, kind, work).await {

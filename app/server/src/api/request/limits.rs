@@ -9,6 +9,7 @@ use std::time::Duration;
 use access::gate::{Places, Work};
 use access::in_flight::{Counted, Full, Place};
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -75,9 +76,7 @@ pub(crate) async fn count_request(
     next: Next,
 ) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
-    let Peer(address) = Peer::of_request(&parts.extensions);
-    let limited = (!app.config.is_trusted_client(address)).then_some(address);
-    let _of_address = app.gate.take_request_places(limited).map_err(refused)?;
+    let _of_address = take_request_places(&app, &parts.extensions)?;
     let pool = pool_of_keys(&app, work);
     let caller = identify_caller(&parts, &app, pool).await?;
     let caller = choose_team(&mut parts, pool, caller).await?;
@@ -93,6 +92,23 @@ pub(crate) async fn count_request(
     let response = next.run(Request::from_parts(parts, body)).await;
     occupied.free();
     Ok(response)
+}
+
+/// Counts a request that needs no key while it is in progress, or refuses it with 429.
+pub(crate) async fn count_open_request(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Error> {
+    let _of_address = take_request_places(&app, request.extensions())?;
+    Ok(next.run(request).await)
+}
+
+/// The places of a request among those of its address and of this instance.
+fn take_request_places(app: &App, extensions: &Extensions) -> Result<Vec<Place>, Error> {
+    let Peer(address) = Peer::of_request(extensions);
+    let limited = (!app.config.is_trusted_client(address)).then_some(address);
+    app.gate.take_request_places(limited).map_err(refused)
 }
 
 /// What a request occupies. A list that is dropped with its client keeps it for as long as its statement may take, because the
