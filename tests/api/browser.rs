@@ -112,6 +112,39 @@ async fn invented_sessions_are_limited_by_address() {
     s.end().await;
 }
 
+/// A thief who tries keys, old cookies or used links leaves a trace of each.
+#[tokio::test]
+async fn failed_sign_ins_are_in_the_audit_log() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    let stranger = Api::without_key(s.url());
+    let sign_in = async |path: &str, form: String| {
+        let request = stranger.request(Method::POST, path).header("sec-fetch-site", "same-origin");
+        send_request(request.header("content-type", "application/x-www-form-urlencoded").body(form)).await
+    };
+    sign_in("/sign-in", "key=invented".to_owned()).await.expect(401);
+
+    s.now_is("2026-03-02T09:01:00Z").await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    visitor.send_form("/sign-out", "").await.expect(200);
+    assert_eq!(send_request(visitor.request_page("/workflows")).await.status, 303, "it is led to the sign-in");
+
+    s.now_is("2026-03-02T09:02:00Z").await;
+    let made = s.editor().post_empty("/api/v1/sign-in-links").await.expect(201).json;
+    let (_, link) = made["path"].as_str().unwrap().split_once("link=").unwrap();
+    for used in [false, true] {
+        let answer = sign_in("/sign-in/link", format!("link={link}")).await;
+        assert_eq!(answer.status == 401, used, "{}", answer.text);
+    }
+
+    s.now_is("2026-03-02T09:04:00Z").await;
+    s.job("audit").await;
+    let entries = "SELECT concat_ws(' ', at AT TIME ZONE 'UTC', source_address, after) FROM audit_log
+                    WHERE verb = 'login.failed' ORDER BY at";
+    let expected = ["09:00", "09:01", "09:02"].map(|at| format!("2026-03-02 {at}:00 127.0.0.1 {{\"failures\": 1}}"));
+    assert_eq!(s.table(entries).await, expected.join("\n"));
+    s.end().await;
+}
+
 /// A person who shares the address of a flood, for example behind a proxy, goes on.
 #[tokio::test]
 async fn sessions_outlive_a_flood_of_invented_ones() {

@@ -1,5 +1,7 @@
 //! Step 1 of 7: failed logins in the audit log: one entry for each address and minute, written after the minute.
 //!
+//! The gate counts them where it refuses a key, a token, a session, a link or a code, so that no caller of the gate can forget one.
+//!
 //! A request only increments a counter in memory, so that a flood of bad keys costs the database nothing. Each instance
 //! adds its counters of ended minutes to the table `failed_logins`; the job `audit` makes entries of its rows. A minute
 //! has a bounded number of addresses; requests from further ones are counted together.
@@ -11,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 
-use crate::gate::Admission;
 use crate::network::network_of;
 
 /// How many addresses a minute has on an instance: a client with many addresses cannot fill the audit log.
@@ -34,16 +35,6 @@ pub struct FailedLogins(Arc<Mutex<Minutes>>);
 type Minutes = BTreeMap<DateTime<Utc>, BTreeMap<String, i64>>;
 
 impl FailedLogins {
-    /// Counts a request if its key was refused.
-    pub fn count_refusal(&self, admission: &Admission, peer: IpAddr, now: DateTime<Utc>) {
-        match admission {
-            Admission::Unknown | Admission::TooManyUnknown | Admission::Expired | Admission::AddressNotAllowed => {
-                self.count(peer, now);
-            }
-            Admission::Admitted(_) | Admission::NoRole | Admission::TooManyRequests => {}
-        }
-    }
-
     /// Counts a failed login.
     pub fn count(&self, peer: IpAddr, now: DateTime<Utc>) {
         let mut minutes = self.lock();
@@ -197,16 +188,20 @@ pub async fn record_past_minutes(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Res
 }
 
 #[cfg(test)]
+impl FailedLogins {
+    /// The counters of all minutes, with their addresses.
+    pub(crate) fn counted(&self) -> Vec<(String, i64)> {
+        let minutes = self.lock();
+        minutes.values().flatten().map(|(address, failures)| (address.clone(), *failures)).collect()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()
-    }
-
-    fn counted(logins: &FailedLogins) -> Vec<(String, i64)> {
-        let minutes = logins.lock();
-        minutes.values().flatten().map(|(address, failures)| (address.clone(), *failures)).collect()
     }
 
     #[test]
@@ -215,7 +210,7 @@ mod tests {
         for peer in ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "::ffff:192.0.2.1", "192.0.2.1"] {
             logins.count(peer.parse().unwrap(), at("2026-03-02T09:00:59Z"));
         }
-        assert_eq!(counted(&logins), [("192.0.2.1".to_owned(), 2), ("2001:db8:1:2::/64".to_owned(), 2)]);
+        assert_eq!(logins.counted(), [("192.0.2.1".to_owned(), 2), ("2001:db8:1:2::/64".to_owned(), 2)]);
     }
 
     #[test]
@@ -225,7 +220,7 @@ mod tests {
             logins.count(IpAddr::V4(peer.into()), at("2026-03-02T09:00:00Z"));
             logins.count(IpAddr::V4(0.into()), at("2026-03-02T09:00:00Z"));
         }
-        let counted = counted(&logins);
+        let counted = logins.counted();
         assert_eq!(counted.len(), MOST_ADDRESSES + 1);
         assert_eq!(counted.iter().map(|(_, failures)| failures).sum::<i64>(), 2_000);
         assert!(counted.contains(&("0.0.0.0".to_owned(), 1_001)) && counted.contains(&(OTHERS.to_owned(), 900)));
@@ -239,7 +234,7 @@ mod tests {
                 logins.count(IpAddr::V4(peer.into()), at("2026-03-02T09:00:00Z") + TimeDelta::minutes(minute));
             }
         }
-        let counted = counted(&logins);
+        let counted = logins.counted();
         assert!(counted.len() <= 940 + MOST_MINUTES * 10, "{}", counted.len());
         assert_eq!(counted.iter().map(|(_, failures)| failures).sum::<i64>(), 10_000);
     }

@@ -24,6 +24,7 @@ use uuid::Uuid;
 use workflows::audit::Edit;
 
 use crate::bad_keys::BadKeys;
+use crate::failed_logins::FailedLogins;
 use crate::in_flight::{Counted, Full, InFlight, Place};
 use crate::key::Key;
 use crate::key_text::KeyText;
@@ -274,7 +275,7 @@ impl Caller {
     }
 }
 
-/// Caches the keys that were used recently, and counts the invalid keys of each address.
+/// Caches the keys that were used recently, and counts the invalid keys of each address and all that it refuses.
 #[derive(Clone)]
 pub struct Gate {
     believed: Cache<[u8; 32], Option<Caller>>,
@@ -288,6 +289,7 @@ pub struct Gate {
     /// As `active`, of sessions.
     open_sessions: Cache<(), Arc<HashSet<[u8; 32]>>>,
     uses: KeyUses,
+    failed_logins: FailedLogins,
     limits: Limits,
 }
 
@@ -306,6 +308,7 @@ impl Gate {
             sessions: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
             open_sessions: Cache::builder().max_capacity(1).time_to_live(ACTIVE_KEYS_FRESH_FOR).build(),
             uses: KeyUses::default(),
+            failed_logins: FailedLogins::default(),
             limits,
         }
     }
@@ -341,21 +344,43 @@ impl Gate {
         peer: IpAddr,
         now: DateTime<Utc>,
     ) -> Result<Admission, Arc<sqlx::Error>> {
-        let caller = match self.find_caller(pools, presented, peer).await? {
-            Found::Active(caller) => caller,
-            Found::Unknown => return Ok(Admission::Unknown),
-            Found::TooManyUnknown => return Ok(Admission::TooManyUnknown),
+        let admission = match self.find_caller(pools, presented, peer).await? {
+            Found::Active(caller) => self.admit_active(caller, peer, now),
+            Found::Unknown => Admission::Unknown,
+            Found::TooManyUnknown => Admission::TooManyUnknown,
         };
+        self.count_refusal(&admission, peer, now);
+        Ok(admission)
+    }
+
+    /// Decides what an active key may do from this address now.
+    fn admit_active(&self, caller: Caller, peer: IpAddr, now: DateTime<Utc>) -> Admission {
         if let Some(refusal) = caller.find_refusal(peer, now) {
-            return Ok(refusal);
+            return refusal;
         }
         if caller.kind != Kind::Scheduler
             && self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err())
         {
-            return Ok(Admission::TooManyRequests);
+            return Admission::TooManyRequests;
         }
         self.uses.note(caller.id, peer.to_canonical(), now);
-        Ok(Admission::Admitted(caller))
+        Admission::Admitted(caller)
+    }
+
+    /// Counts a decision that refuses what was presented.
+    fn count_refusal(&self, admission: &Admission, peer: IpAddr, now: DateTime<Utc>) {
+        match admission {
+            Admission::Unknown | Admission::TooManyUnknown | Admission::Expired | Admission::AddressNotAllowed => {
+                self.failed_logins.count(peer, now);
+            }
+            Admission::Admitted(_) | Admission::NoRole | Admission::TooManyRequests => {}
+        }
+    }
+
+    /// What this instance has refused, until it is stored.
+    #[must_use]
+    pub fn failed_logins(&self) -> &FailedLogins {
+        &self.failed_logins
     }
 
     async fn find_caller(&self, pools: KeyPools<'_>, presented: &str, peer: IpAddr) -> Result<Found, Arc<sqlx::Error>> {

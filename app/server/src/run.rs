@@ -194,7 +194,7 @@ async fn store_rest(app: &App, loops: [JoinHandle<()>; 2]) {
             tracing::error!(%error, "a background task ended by itself");
         }
     }
-    let stored = app.failed_logins.store_all(&app.pools.work);
+    let stored = app.gate.failed_logins().store_all(&app.pools.work);
     let (stored, ()) = tokio::join!(stored, write_key_uses(app));
     if let Err(error) = stored {
         tracing::warn!(%error, "failed logins of the last minute not stored");
@@ -213,7 +213,7 @@ const STORE_EVERY: Duration = Duration::from_secs(15);
 /// Stores the failed logins of ended minutes.
 async fn keep_storing_failed_logins(app: App, mut end: watch::Receiver<()>) {
     while !ends_within(STORE_EVERY, &mut end).await {
-        if let Err(error) = app.failed_logins.store_ended_minutes(&app.pools.work, app.clock.now()).await {
+        if let Err(error) = app.gate.failed_logins().store_ended_minutes(&app.pools.work, app.clock.now()).await {
             tracing::warn!(%error, "failed logins not stored; they are kept and stored later");
         }
     }

@@ -5,7 +5,6 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use access::failed_logins::FailedLogins;
 use access::gate::Gate;
 use access::hosts::HostLists;
 use anyhow::Context as _;
@@ -57,10 +56,8 @@ pub struct Parts {
     pub clock: Clock,
     /// How far this instance's own clock differs from the database's.
     pub clock_skew: ClockSkew,
-    /// Authenticates keys.
+    /// Authenticates keys, and counts what it refuses, for the audit log.
     pub gate: Gate,
-    /// Counts requests with invalid keys, for the audit log.
-    pub failed_logins: FailedLogins,
     /// Decides fires.
     pub decider: FireDecider,
     /// Which addresses http actions may reach.
@@ -121,7 +118,6 @@ impl App {
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.gate_limits()),
-            failed_logins: FailedLogins::default(),
             decider: FireDecider::with_slots(pools.fires.clone(), ledger_kept, offered_slots.clone()),
             allowed: config.allowed(),
             host_lists: HostLists::default(),

@@ -6,7 +6,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -58,11 +57,10 @@ impl Gate {
 
     /// Counts a refused token as an unknown key of its address.
     #[must_use]
-    pub fn refuse_token(&self, peer: IpAddr) -> Admission {
-        match &self.bad {
-            Some(bad) if !bad.take_try(peer, Instant::now()) => Admission::TooManyUnknown,
-            _ => Admission::Unknown,
-        }
+    pub fn refuse_token(&self, peer: IpAddr, now: DateTime<Utc>) -> Admission {
+        let admission = if self.take_try(peer) { Admission::Unknown } else { Admission::TooManyUnknown };
+        self.count_refusal(&admission, peer, now);
+        admission
     }
 
     pub(super) async fn memberships_of(&self, pool: &PgPool, grants: &Grants) -> sqlx::Result<Vec<Membership>> {

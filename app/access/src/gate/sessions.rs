@@ -16,12 +16,54 @@ use crate::people::signed_in::SignedIn;
 use crate::people::token::Claims;
 use crate::sessions::{Holder, digest_of, find_session, list_open_digests};
 
+/// A try to sign in by a link, or by a code of the provider. If it is dropped, it has failed and is counted, also because the
+/// client has disconnected or the database has failed.
+#[must_use]
+pub struct SignInTry<'a> {
+    gate: &'a Gate,
+    peer: IpAddr,
+    now: DateTime<Utc>,
+    has_succeeded: bool,
+}
+
+impl SignInTry<'_> {
+    /// Returns the try to its address: the link or the code was good.
+    pub fn succeed(mut self) {
+        self.has_succeeded = true;
+        self.gate.return_try(self.peer);
+    }
+}
+
+impl Drop for SignInTry<'_> {
+    fn drop(&mut self) {
+        if !self.has_succeeded {
+            self.gate.failed_logins.count(self.peer, self.now);
+        }
+    }
+}
+
 impl Gate {
     /// Decides what the holder of a session may do; `None` if the session has ended, or its key was revoked.
     ///
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn admit_session(
+        &self,
+        pool: &PgPool,
+        text: &str,
+        groups: Option<&Groups>,
+        peer: IpAddr,
+        now: DateTime<Utc>,
+    ) -> Result<Option<(Uuid, Admission)>, Arc<sqlx::Error>> {
+        let decided = self.decide_session(pool, text, groups, peer, now).await?;
+        match &decided {
+            Some((_, admission)) => self.count_refusal(admission, peer, now),
+            None => self.failed_logins.count(peer, now),
+        }
+        Ok(decided)
+    }
+
+    async fn decide_session(
         &self,
         pool: &PgPool,
         text: &str,
@@ -42,7 +84,7 @@ impl Gate {
                 let read = Box::pin(self.read_session(pool, digest, groups, now));
                 let known = self.sessions.try_get_with(digest, read).await?;
                 if has_try && known.is_some() {
-                    self.return_sign_in_try(peer);
+                    self.return_try(peer);
                 }
                 known
             }
@@ -60,13 +102,16 @@ impl Gate {
     }
 
     /// Takes a try of this address for a link, or for a code of the provider; without one, neither is looked up.
-    #[must_use]
-    pub fn take_sign_in_try(&self, peer: IpAddr) -> bool {
-        self.take_try(peer)
+    pub fn begin_sign_in(&self, peer: IpAddr, now: DateTime<Utc>) -> Option<SignInTry<'_>> {
+        if self.take_try(peer) {
+            return Some(SignInTry { gate: self, peer, now, has_succeeded: false });
+        }
+        self.count_refusal(&Admission::TooManyUnknown, peer, now);
+        None
     }
 
     /// Returns the try of a session, a link or a code that was good.
-    pub fn return_sign_in_try(&self, peer: IpAddr) {
+    fn return_try(&self, peer: IpAddr) {
         self.bad.iter().for_each(|bad| bad.return_try(peer));
     }
 
@@ -162,5 +207,35 @@ impl Gate {
             expires_on: claims.expires_on,
         });
         Ok(Caller::of_person(signed_in))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Limits;
+    use crate::limits::TeamLimits;
+
+    /// A client that disconnects before its answer must not be left out: then its request is dropped.
+    #[test]
+    fn all_but_good_links_and_codes_are_counted() {
+        let gate = Gate::new(Limits {
+            key_requests_per_sec: 0,
+            bad_keys_per_min: 2,
+            key_requests_in_flight: 0,
+            address_requests_in_flight: 0,
+            requests_in_flight: 0,
+            team: TeamLimits::default(),
+        });
+        let (peer, now) = (IpAddr::from([192, 0, 2, 7]), DateTime::default());
+        let failures = || gate.failed_logins().counted().iter().map(|(_, failures)| failures).sum::<i64>();
+        gate.begin_sign_in(peer, now).unwrap().succeed();
+        assert_eq!(failures(), 0);
+        for nth in 1..=2 {
+            drop(gate.begin_sign_in(peer, now).unwrap());
+            assert_eq!(failures(), nth);
+        }
+        assert!(gate.begin_sign_in(peer, now).is_none(), "the good one has returned its try");
+        assert_eq!(failures(), 3, "also one that is not looked up");
     }
 }

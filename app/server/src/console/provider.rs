@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use access::gate::Admission;
 use access::people::token::Claims;
 use access::sessions::SignIn;
 use anyhow::Context as _;
@@ -17,7 +16,7 @@ use url::Url;
 use super::cookie::{Transport, find_cookie};
 use super::session::{begin, show_reason, show_refusal};
 use crate::App;
-use crate::api::request::auth::{Peer, admitted};
+use crate::api::request::auth::{Peer, begin_sign_in};
 use crate::api::request::error::Error;
 use crate::identity_provider::{Flow, IdentityProvider};
 
@@ -162,12 +161,10 @@ async fn redeem(app: &App, peer: IpAddr, callback: &Callback, flow: &Flow) -> Re
         let code: String = callback.error.chars().take(LONGEST_CODE).collect();
         return Ok(Err(anyhow::anyhow!("the provider sent the browser back with {code:?}")));
     }
-    if !app.gate.take_sign_in_try(peer) {
-        admitted(app, Admission::TooManyUnknown)?;
-    }
+    let attempt = begin_sign_in(app, peer)?;
     let claims = provider.redeem_code(&redirect, &callback.code, flow, app.clock.now()).await;
     if claims.is_ok() {
-        app.gate.return_sign_in_try(peer);
+        attempt.succeed();
     }
     Ok(claims)
 }

@@ -16,7 +16,7 @@ use super::provider;
 use super::session::{begin, page_of, show_refusal};
 use super::visit::find_visitor;
 use crate::App;
-use crate::api::request::auth::{Caller, Peer, admitted};
+use crate::api::request::auth::{Caller, Peer, admitted, begin_sign_in};
 use crate::api::request::error::Error;
 use crate::api::request::extract::{SmallForm, new_traceparent};
 
@@ -86,7 +86,6 @@ async fn by_key(
 async fn admit(app: &App, Peer(peer): Peer, key: &str) -> Result<Caller, Error> {
     let pools = KeyPools { of_request: &app.pools.reads, fires: &app.pools.fires };
     let admission = app.gate.admit_key(pools, key, peer, app.clock.now()).await?;
-    app.failed_logins.count_refusal(&admission, peer, app.clock.now());
     let caller = admitted(app, admission)?.at_address(peer);
     if caller.kind == Kind::Scheduler {
         return Err(Error::forbidden("this key is for the runner: sign in with a key of a team or of an admin"));
@@ -110,9 +109,7 @@ async fn by_link(
 async fn use_link(app: &App, Peer(peer): Peer, headers: &HeaderMap, link: &str) -> Result<header::HeaderValue, Error> {
     let transport = Transport::of_request(headers);
     transport.cookie_name()?;
-    if !app.gate.take_sign_in_try(peer) {
-        admitted(app, Admission::TooManyUnknown)?;
-    }
+    let attempt = begin_sign_in(app, peer)?;
     let now = app.clock.now();
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let key_id = sessions::take_link(&mut tx, link, now).await?;
@@ -124,7 +121,7 @@ async fn use_link(app: &App, Peer(peer): Peer, headers: &HeaderMap, link: &str) 
     let Some(caller) = caller else {
         return Err(Error::unauthorized());
     };
-    app.gate.return_sign_in_try(peer);
+    attempt.succeed();
     let caller = caller.at_address(peer);
     let who = SignIn::Key { id: caller.key_id(), team_id: caller.team_id };
     let (_, text) = sessions::begin_session(&mut tx, who, &caller.edit_at(now, new_traceparent())).await?;

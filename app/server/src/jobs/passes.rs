@@ -115,7 +115,7 @@ pub(super) async fn run_statistics(app: &App) -> anyhow::Result<Did> {
 /// Writes the failed logins of past minutes, and extends the hash chain of the audit log.
 pub(super) async fn run_audit(app: &App) -> anyhow::Result<Did> {
     let now = app.database_time().await?;
-    app.failed_logins.store_ended_minutes(&app.pools.work, now).await?;
+    app.gate.failed_logins().store_ended_minutes(&app.pools.work, now).await?;
     failed_logins::record_past_minutes(&app.pools.work, now).await?;
     let extended = chain::extend_chain(&app.pools.work).await?;
     Ok(match (extended.is_waiting, extended.may_be_more, extended.entries) {

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
+use access::gate::sessions::SignInTry;
 use access::gate::{ACTIVE_KEYS_FRESH_FOR, Admission, KeyPools};
 use access::rights::{Kind, Scope};
 use axum::extract::FromRequestParts;
@@ -87,13 +88,10 @@ pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> 
     let caller = match (bearer::find_credential(&parts.headers, provider.is_some())?, provider) {
         (Credential::Key(key), _) => {
             let pools = KeyPools { of_request: pool, fires: &app.pools.fires };
-            let admission = app.gate.admit_key(pools, key, peer, app.clock.now()).await?;
-            app.failed_logins.count_refusal(&admission, peer, app.clock.now());
-            admitted(app, admission)?
+            admitted(app, app.gate.admit_key(pools, key, peer, app.clock.now()).await?)?
         }
         (Credential::Token(token), Some(provider)) => {
             let admission = Box::pin(bearer::admit_token(app, provider, pool, token, peer)).await?;
-            app.failed_logins.count_refusal(&admission, peer, app.clock.now());
             admitted(app, admission).map_err(Error::of_token)?
         }
         (Credential::Token(_) | Credential::Nothing, _) => return Err(Error::unauthorized()),
@@ -162,17 +160,26 @@ pub(crate) fn admitted(app: &App, admission: Admission) -> Result<Caller, Error>
             app.metrics.bad_keys.inc();
             Err(Error::unauthorized())
         }
-        Admission::TooManyUnknown => {
-            app.metrics.bad_keys.inc();
-            let detail =
-                "too many unknown keys from this address: wait for Retry-After seconds, then send an active key";
-            let quota = limits.bad_keys_per_min.into();
-            // By then an active key is known to be active.
-            let retry_secs = u32::try_from(ACTIVE_KEYS_FRESH_FOR.as_secs()).unwrap_or(u32::MAX);
-            let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs };
-            Err(Error::limited("rate_limited", detail.to_owned(), limit))
-        }
+        Admission::TooManyUnknown => Err(too_many_unknown(app)),
     }
+}
+
+fn too_many_unknown(app: &App) -> Error {
+    app.metrics.bad_keys.inc();
+    let detail = "too many unknown keys from this address: wait for Retry-After seconds, then send an active key";
+    let quota = app.gate.limits().bad_keys_per_min.into();
+    // By then an active key is known to be active.
+    let retry_secs = u32::try_from(ACTIVE_KEYS_FRESH_FOR.as_secs()).unwrap_or(u32::MAX);
+    let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs };
+    Error::limited("rate_limited", detail.to_owned(), limit)
+}
+
+/// A try of this address to sign in by a link, or by a code of the provider.
+///
+/// # Errors
+/// Returns 429 if the address has no try left.
+pub(crate) fn begin_sign_in(app: &App, peer: IpAddr) -> Result<SignInTry<'_>, Error> {
+    app.gate.begin_sign_in(peer, app.clock.now()).ok_or_else(|| too_many_unknown(app))
 }
 
 /// Returns how much of a workflow this caller sees.

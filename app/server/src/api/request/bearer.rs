@@ -71,7 +71,7 @@ pub(super) async fn admit_token(
         Verified::Token(claims) => Ok(app.gate.admit_person(pool, token, &claims, provider.groups()).await?),
         Verified::Refused(refusal) => {
             tracing::info!(reason = refusal.as_str(), %peer, "token refused");
-            Ok(app.gate.refuse_token(peer))
+            Ok(app.gate.refuse_token(peer, now))
         }
         Verified::Unavailable => Err(unavailable()),
     }
