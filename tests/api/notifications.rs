@@ -199,6 +199,55 @@ async fn a_channel_is_tested_as_often_as_it_sends() {
     s.end().await;
 }
 
+/// The limit of a channel ends with the channel: an editor wrote to twenty strangers with each new one.
+#[tokio::test]
+async fn new_channels_give_a_team_no_further_tests() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    let body = json!({"name": "n", "kind": "email", "recipients": ["a@example.com"], "max_per_hour": 1_000});
+    let test_once = async |api: &Api, body: &Value| {
+        let channel = format!("{CHANNELS}/{}", api.post(CHANNELS, body).await.expect(201).id());
+        let answer = api.post_empty(&format!("{channel}:test")).await;
+        api.delete(&channel).await.expect(204);
+        answer
+    };
+    for _ in 0..60 {
+        test_once(&s.editor(), &body).await.expect(200);
+    }
+    let refused = test_once(&s.editor(), &body).await;
+    refused.refused(429, "rate_limited", None);
+    assert_eq!(refused.headers["ratelimit-policy"], "\"team-channel-tests-per-hour\";q=60;w=3600");
+    let mut of_others = body.clone();
+    of_others["team_id"] = json!(s.admin().post("/api/v1/teams", &json!({"name": "others"})).await.expect(201).id());
+    test_once(&s.admin(), &of_others).await.expect(200);
+    s.now_is("2026-03-02T09:01:00Z").await;
+    test_once(&s.editor(), &body).await.expect(200);
+    test_once(&s.editor(), &body).await.expect(429);
+    s.now_is("2026-03-02T10:01:00Z").await;
+    test_once(&s.editor(), &body).await.expect(200);
+    s.end().await;
+}
+
+/// Else an editor chooses every recipient of the operator's mail server.
+#[tokio::test]
+async fn recipients_are_of_permitted_domains() {
+    let s = Story::with_app(|config| {
+        config.mail.mail_recipients = Some("example.com, *.corp.example".parse().unwrap());
+    })
+    .await;
+    let body = |recipients: &[&str]| json!({"name": "n", "kind": "email", "recipients": recipients});
+    for refused in ["b@elsewhere.example", "b@mail.example.com", "b@corp.example"] {
+        let answer = s.editor().post(CHANNELS, &body(&["a@example.com", refused])).await;
+        answer.refused(400, "invalid_field", Some("recipients.1"));
+        assert!(answer.json["detail"].as_str().unwrap().contains("example.com, *.corp.example"), "{}", answer.text);
+    }
+    let permitted = body(&["a@Example.com", "b@mail.corp.example"]);
+    let id = s.editor().post(CHANNELS, &permitted).await.expect(201).id();
+    let path = format!("{CHANNELS}/{id}");
+    put(&s.editor(), &path, &permitted).await.expect(200);
+    put(&s.editor(), &path, &body(&["b@elsewhere.example"])).await.refused(400, "invalid_field", Some("recipients.0"));
+    s.end().await;
+}
+
 /// The triggers of decisions refer to rules in transactions that have fires of all teams.
 #[tokio::test]
 async fn edits_of_a_rule_hold_no_decision_up() {

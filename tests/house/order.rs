@@ -111,6 +111,7 @@ static HOUSES: [House; 26] = [
             ("passes and lists", "condition difference group message_list notification_list old_rows route"),
             ("rows", "message notification rule"),
             ("channels", "channel"),
+            ("limits of teams", "team_limits"),
             ("words", "aws_target quiet text"),
         ],
     },

@@ -7,7 +7,9 @@
 mod scripted_servers;
 mod session;
 
+use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -19,6 +21,7 @@ use url::Url;
 
 use self::session::{Failure, Session};
 use crate::allowed::{Allowed, Transport, Unreachable};
+use crate::hosts::{is_listed, parse_host};
 
 /// How long a delivery may take, from the lookup of the server's name to the answer to the e-mail. The lease of a message
 /// is longer.
@@ -38,6 +41,35 @@ enum Encryption {
     Never,
 }
 
+/// The domains to which e-mail may go: `example.com`, or `*.example.com` for all below it. Without any, it may go to all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MailDomains(Vec<String>);
+
+impl FromStr for MailDomains {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let listed = text.split(',').map(str::trim).filter(|domain| !domain.is_empty());
+        let parse = |domain| parse_host(domain).with_context(|| format!("{domain} is no domain as example.com"));
+        listed.map(parse).collect::<anyhow::Result<_>>().map(Self)
+    }
+}
+
+impl MailDomains {
+    /// Whether e-mail may go to this address.
+    #[must_use]
+    pub fn permits(&self, address: &str) -> bool {
+        let domain = address.rsplit_once('@').and_then(|(_, domain)| parse_host(domain));
+        self.0.is_empty() || domain.is_some_and(|domain| is_listed(&self.0, &domain))
+    }
+}
+
+impl fmt::Display for MailDomains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
 /// Sends e-mail through one server.
 #[derive(Clone)]
 pub struct Mailer {
@@ -47,6 +79,7 @@ pub struct Mailer {
     encryption: Encryption,
     credentials: Option<Credentials>,
     from: Mailbox,
+    recipients: MailDomains,
     send_limit: Duration,
 }
 
@@ -83,6 +116,12 @@ pub struct RefusedRecipient {
     pub is_final: bool,
 }
 
+impl RefusedRecipient {
+    fn of_other_domain(address: String) -> Self {
+        Self { address, words: "the operator permits no e-mail to this domain".to_owned(), is_final: true }
+    }
+}
+
 /// Says which recipients the server refused, and why.
 #[must_use]
 pub fn in_one_line(refused: &[RefusedRecipient]) -> String {
@@ -99,6 +138,9 @@ pub enum MailError {
     /// An address or the text is none that can be sent.
     #[error("the e-mail cannot be written: {0}")]
     NotWritable(String),
+    /// It may go to none of the recipients.
+    #[error("the operator permits no e-mail to {0}")]
+    NotPermitted(String),
     /// The server has none of the recipients.
     #[error("the mail server refuses the e-mail: {0}")]
     Refused(String),
@@ -120,7 +162,7 @@ impl MailError {
     /// Whether the same e-mail would fail in the same way again.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::NotWritable(_) | Self::Refused(_))
+        matches!(self, Self::NotWritable(_) | Self::NotPermitted(_) | Self::Refused(_))
     }
 }
 
@@ -155,8 +197,15 @@ impl Mailer {
             encryption,
             credentials,
             from: parse_address(from)?,
+            recipients: MailDomains::default(),
             send_limit: SEND_LIMIT,
         })
+    }
+
+    /// Sends e-mail to these domains only.
+    #[must_use]
+    pub fn with_recipients(self, recipients: MailDomains) -> Self {
+        Self { recipients, ..self }
     }
 
     /// Replaces the time that a delivery may take.
@@ -165,18 +214,26 @@ impl Mailer {
         Self { send_limit, ..self }
     }
 
-    /// Sends an e-mail. The server has 30 s to accept it.
+    /// Sends an e-mail to those of its recipients that the operator permits. The server has 30 s to accept it.
     ///
     /// # Errors
     /// Fails if the server accepted it for none of its recipients, or if that is not known.
     pub async fn send(&self, mail: Mail<'_>) -> Result<AcceptedFor, MailError> {
+        let (to, foreign): (Vec<String>, Vec<String>) =
+            mail.to.iter().cloned().partition(|address| self.recipients.permits(address));
+        if to.is_empty() && !foreign.is_empty() {
+            return Err(MailError::NotPermitted(foreign.join(", ")));
+        }
+        let mail = Mail { to: &to, ..mail };
         let message = self.write_message(mail).map_err(|error| MailError::NotWritable(format!("{error:#}")))?;
         // The library has a limit of the TCP connection only: it would wait forever for a silent server.
         let sending = tokio::time::timeout(self.send_limit, self.send_to_server(&message)).await;
         let (session, refused) = sending.unwrap_or_else(|_| Err(no_answer_within(self.send_limit).into()))?;
         // After the limit, which must not turn an accepted e-mail into one that is sent again.
         session.close().await;
-        Ok(if refused.is_empty() { AcceptedFor::All } else { AcceptedFor::AllBut(refused) })
+        let foreign = foreign.into_iter().map(RefusedRecipient::of_other_domain);
+        let missing: Vec<_> = foreign.chain(refused).collect();
+        Ok(if missing.is_empty() { AcceptedFor::All } else { AcceptedFor::AllBut(missing) })
     }
 
     /// Tries one address of the server after the other, until one may have the e-mail.
@@ -262,5 +319,22 @@ mod tests {
         }
         assert!(Mailer::new("smtps://mail.example", "no address").is_err());
         assert_eq!(percent_decode("p%40+s=1&x"), "p@+s=1&x");
+    }
+
+    #[test]
+    fn recipients_are_of_listed_domains() {
+        let domains: MailDomains = "Example.com, *.corp.example,".parse().unwrap();
+        for address in ["a@example.com", "a@EXAMPLE.com", "\"a@evil\"@example.com", "a@mail.corp.example"] {
+            assert!(domains.permits(address), "{address}");
+        }
+        for address in
+            ["a@mail.example.com", "a@corp.example", "a@example.com@evil.example", "a@[192.0.2.1]", "example.com"]
+        {
+            assert!(!domains.permits(address), "{address}");
+        }
+        assert_eq!(domains.to_string(), "example.com, *.corp.example");
+        assert!(MailDomains::default().permits("a@anywhere.example"));
+        assert_eq!("".parse::<MailDomains>().unwrap(), MailDomains::default());
+        assert!("a b".parse::<MailDomains>().is_err());
     }
 }

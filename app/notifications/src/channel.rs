@@ -174,11 +174,6 @@ fn parse_quiet(quiet: &QuietHours) -> Result<QuietSpan, FieldError> {
 }
 
 impl Channel {
-    /// Unique in its team.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// How many messages it sends in an hour at most.
     #[must_use]
     pub fn max_per_hour(&self) -> i32 {

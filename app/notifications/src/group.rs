@@ -2,13 +2,15 @@
 //!
 //! A message is made when the first of its notifications has waited for the time of its rule. While the channel is
 //! disabled, has quiet hours, or has had as many messages in an hour as it may, everything waits, and the next message has
-//! all of it.
+//! all of it. So it does while its team has had as many e-mails as it may.
 
+use api_types::notifications::ChannelKind;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::channel::{Channel, lock_channel};
+use crate::team_limits::may_send_mail;
 
 /// How many channels with events one statement lists.
 const BATCH: i64 = 200;
@@ -55,7 +57,11 @@ async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc
     if !channel.is_enabled || channel.is_quiet(now) {
         return Ok(false);
     }
-    Ok(count_since(tx, channel.id, now - TimeDelta::hours(1)).await? < i64::from(channel.max_per_hour))
+    let since = now - TimeDelta::hours(1);
+    if count_since(tx, channel.id, since).await? >= i64::from(channel.max_per_hour) {
+        return Ok(false);
+    }
+    Ok(channel.kind() != ChannelKind::Email || may_send_mail(tx, channel.team_id, since).await?)
 }
 
 async fn list_ready(db: &mut PgConnection, after: &(i64, String)) -> sqlx::Result<Vec<Ready>> {

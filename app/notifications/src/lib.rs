@@ -24,6 +24,7 @@ pub mod old_rows;
 mod quiet;
 pub mod route;
 pub mod rule;
+pub mod team_limits;
 pub mod text;
 
 /// Name of the job in the table `jobs` that routes, collects and delivers.

@@ -225,6 +225,35 @@ async fn quiet_hours_delay_messages() {
     s.end().await;
 }
 
+/// A thousand e-mails of this hour, of a channel that the team has deleted since.
+const A_THOUSAND_MAILS: &str = "
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on)
+    SELECT (left(uuid_v7_floor(cronbox_now())::text, 24) || lpad(to_hex(n), 12, '0'))::uuid, 999999,
+           (SELECT min(team_id) FROM notification_rules), 'run_failed', 1, 'sent', cronbox_now()
+      FROM generate_series(1, 1000) AS n";
+
+const MAILS_OF_CHANNELS: &str = "
+    SELECT count(*) FROM notification_messages m JOIN notification_channels c ON c.id = m.channel_id WHERE c.kind = 'email'";
+
+/// A team sends as many e-mails in an hour as one channel may, whatever channels it makes and deletes.
+#[tokio::test]
+async fn mails_of_a_team_are_limited() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let hook = webhook(&s, &receiver).await;
+    let mail = channel(&s, json!({"name": "m", "kind": "email", "recipients": ["a@example.com"]})).await;
+    rule(&s, mail, json!({"event": "run_failed", "group_secs": 0, "channel_ids": [mail, hook]})).await;
+    s.execute(A_THOUSAND_MAILS).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, "")]).await.action()})).await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    assert_eq!((s.count(MAILS_OF_CHANNELS).await, receiver.received().len()), (0, 1), "only e-mail waits");
+    s.now_is("2026-03-02T13:00:00Z").await;
+    send(&s).await;
+    assert_eq!(s.count(MAILS_OF_CHANNELS).await, 1);
+    s.end().await;
+}
+
 /// 250 channels that are quiet until a minute before midnight, each with a notification that has waited for long.
 const QUIET_CHANNELS: &str = "
     INSERT INTO notification_channels (team_id, name, kind, max_per_hour, quiet_from, quiet_to, quiet_timezone, is_enabled, created_on, updated_on)

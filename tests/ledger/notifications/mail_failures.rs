@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use egress::Client;
 use egress::mail::Mailer;
-use notifications::delivery::{Courier, CourierParts};
+use notifications::channel::find_channel;
+use notifications::delivery::{Acceptance, Courier, CourierParts};
 use serde_json::json;
 use tests::{PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -27,12 +28,17 @@ const MESSAGES: &str = "
 
 /// A courier of the story that sends e-mail through a server on this machine, and waits a second for it.
 fn courier(s: &Story, port: u16) -> Courier {
+    courier_to(s, port, "")
+}
+
+/// The same, if the operator permits e-mail to these domains only.
+fn courier_to(s: &Story, port: u16, domains: &str) -> Courier {
     let server = format!("smtp://127.0.0.1:{port}?tls=none");
     let mailer = Mailer::new(&server, "cronbox <cronbox@example.com>").unwrap();
     Courier::new(CourierParts {
         pool: s.pool.clone(),
         client: Client::new(s.app().allowed.clone()).unwrap(),
-        mailer: Some(mailer.with_send_limit(Duration::from_secs(1))),
+        mailer: Some(mailer.with_send_limit(Duration::from_secs(1)).with_recipients(domains.parse().unwrap())),
         secrets: s.app().secrets.clone(),
         environment: "dev".to_owned(),
         public_url: None,
@@ -169,5 +175,41 @@ async fn mail_without_any_mailbox_fails() {
     let courier = courier(&s, start_server(refusing).await);
     assert_eq!(deliver(&s, &courier).await, (0, 1));
     assert_eq!(s.count("SELECT count(*) FROM notification_messages WHERE state = 'failed'").await, 1);
+    s.end().await;
+}
+
+/// Channels that were saved before the operator permitted these domains only.
+#[tokio::test]
+async fn recipients_of_other_domains_get_nothing() {
+    let s = Story::at(NOON).await;
+    let recipients = ["good@example.com", "bad@elsewhere.example"];
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    let refusing = |line: &str| if line.contains("elsewhere") { "550 5.1.1 it was asked" } else { accept(line) };
+    let courier = courier_to(&s, start_server(refusing).await, "example.com");
+    assert_eq!(deliver(&s, &courier).await, (1, 0));
+    let expected = "email sent bad@elsewhere.example: the operator permits no e-mail to this domain";
+    assert_eq!(s.table(MESSAGES).await, expected);
+    s.execute("DELETE FROM notification_messages").await;
+    s.execute("UPDATE notification_channels SET recipients = ARRAY['bad@elsewhere.example']").await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    assert_eq!(deliver(&s, &courier).await, (0, 1));
+    assert_eq!(s.table(MESSAGES).await, "email failed the operator permits no e-mail to bad@elsewhere.example");
+    s.end().await;
+}
+
+/// The name of a channel is a text of an editor, who chooses the recipients, too. This server refuses its words.
+#[tokio::test]
+async fn mails_of_a_test_name_no_channel() {
+    let s = Story::at(NOON).await;
+    let named = json!({"name": "see https://evil.example", "kind": "email", "recipients": ["ops@example.com"]});
+    let id = channel(&s, named).await;
+    let mut connection = s.pool.acquire().await.unwrap();
+    let found = find_channel(&mut connection, id, None).await.unwrap().unwrap();
+    drop(connection);
+    let refusing = |line: &str| if line.contains("evil") { "554 5.7.1 spam" } else { accept(line) };
+    let courier = courier(&s, start_server(refusing).await);
+    let sent = courier.send_test(&found, s.clock.now()).await.unwrap();
+    assert_eq!(sent, Ok(Acceptance::Complete));
     s.end().await;
 }

@@ -7,12 +7,12 @@ use egress::mail::{RefusedRecipient, in_one_line};
 pub enum Acceptance {
     /// The receiver, or all recipients of an e-mail.
     Complete,
-    /// Some recipients of an e-mail. The mail server refused these.
+    /// Some recipients of an e-mail. The mail server refused these, or the operator permits no e-mail to them.
     Partial(Vec<RefusedRecipient>),
 }
 
 impl Acceptance {
-    /// The recipients that the mail server refused, in its words.
+    /// The recipients that got nothing, and why.
     #[must_use]
     pub fn refused_recipients(&self) -> Option<String> {
         match self {

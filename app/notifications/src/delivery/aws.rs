@@ -49,7 +49,7 @@ pub async fn read_aws_message(
         return Ok(Err(NotAccepted::permanent("the channel is deleted, or has no valid target_arn")));
     };
     let content = match message.event.as_str() {
-        TEST => Content::test(&message.channel_id.to_string(), message.team_id, &origin.environment, now),
+        TEST => Content::test(message.channel_id, message.team_id, &origin.environment, now),
         _ => {
             let items = list_of_message(db, message.id, NAMED).await?;
             Content::new(message, &items, &origin.environment, origin.public_url.as_ref(), now)

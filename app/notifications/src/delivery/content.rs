@@ -56,8 +56,8 @@ impl Content {
         }
     }
 
-    /// The content of a test of a channel, by its name or its id.
-    pub(crate) fn test(channel: &str, team_id: i64, environment: &str, now: DateTime<Utc>) -> Self {
+    /// The content of a test of a channel, by its id. Its name is a text of an editor, who may name any recipient of e-mail.
+    pub(crate) fn test(channel: i64, team_id: i64, environment: &str, now: DateTime<Utc>) -> Self {
         Self {
             kind: "test".to_owned(),
             now,

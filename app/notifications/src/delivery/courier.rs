@@ -107,7 +107,7 @@ impl Courier {
         channel: &Channel,
         now: DateTime<Utc>,
     ) -> Result<Result<Acceptance, String>, SecretError> {
-        let content = Content::test(channel.name(), channel.team_id, &self.environment, now);
+        let content = Content::test(channel.id, channel.team_id, &self.environment, now);
         let sent = self.send(channel, &content, workflows::id::make_id(now), now).await?;
         Ok(sent.map_err(|refusal| refusal.error))
     }

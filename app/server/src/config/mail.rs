@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use egress::mail::Mailer;
+use egress::mail::{MailDomains, Mailer};
 use url::Url;
 
 /// How notifications are sent.
@@ -14,6 +14,9 @@ pub struct MailSettings {
     /// The sender of e-mails, for example `cronbox <cronbox@example.com>`
     #[arg(long, help_heading = "Notifications", env = "CRONBOX_MAIL_FROM", value_name = "ADDRESS")]
     pub mail_from: Option<String>,
+    /// The domains to which e-mail may go, for example `example.com,*.example.org`; none = any
+    #[arg(long, help_heading = "Notifications", env = "CRONBOX_MAIL_RECIPIENTS", value_name = "DOMAINS")]
+    pub mail_recipients: Option<MailDomains>,
     /// Where people reach this service, for the links in messages, for example `https://cronbox.example.com`
     #[arg(long, help_heading = "Notifications", env = "CRONBOX_PUBLIC_URL", value_name = "URL")]
     pub public_url: Option<Url>,
@@ -27,6 +30,7 @@ impl MailSettings {
     pub fn mailer(&self) -> anyhow::Result<Option<Mailer>> {
         let Some(server) = &self.smtp_url else { return Ok(None) };
         let from = self.mail_from.as_deref().context("CRONBOX_SMTP_URL needs CRONBOX_MAIL_FROM")?;
-        Mailer::new(server, from).context("CRONBOX_SMTP_URL or CRONBOX_MAIL_FROM cannot be used").map(Some)
+        let mailer = Mailer::new(server, from).context("CRONBOX_SMTP_URL or CRONBOX_MAIL_FROM cannot be used")?;
+        Ok(Some(mailer.with_recipients(self.mail_recipients.clone().unwrap_or_default())))
     }
 }

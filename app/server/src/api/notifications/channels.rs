@@ -9,6 +9,7 @@ use egress::allowed::Tenant;
 use notifications::channel::{self, Channel, ChannelCreation, ChannelDeletion, ChannelSpec};
 use notifications::message;
 use notifications::rule::{self, RuleSpec};
+use notifications::team_limits::{TESTS_OF_A_TEAM, take_channel_test};
 use serde::Deserialize;
 use url::Url;
 use utoipa::ToSchema;
@@ -141,13 +142,26 @@ fn answer_created(channel: &Channel) -> Response {
     (StatusCode::CREATED, [(header::LOCATION, location)], with_etag(channel)).into_response()
 }
 
-/// Refuses a URL that the team may not call. A name server may be slow, so no transaction may be open.
+/// Refuses a recipient to which the operator permits no e-mail, and a URL that the team may not call. A name server may be slow,
+/// so no transaction may be open.
 async fn check_reach(app: &App, team_id: i64, spec: &ChannelSpec) -> Result<(), Error> {
+    check_recipients(app, spec)?;
     let Some(url) = &spec.url else { return Ok(()) };
     let hosts = app.host_lists.of_team(&app.pools.edits, team_id).await?;
     let tenant = Tenant { team_id: Some(team_id), hosts: &hosts };
     let checked = app.allowed.check_now(url, tenant).await;
     Ok(checked.map_err(|refused| FieldError::invalid("url", refused.to_string()))?)
+}
+
+fn check_recipients(app: &App, spec: &ChannelSpec) -> Result<(), FieldError> {
+    let Some(domains) = &app.config.mail.mail_recipients else { return Ok(()) };
+    match spec.recipients.iter().position(|address| !domains.permits(address)) {
+        Some(at) => {
+            let detail = format!("the operator permits e-mail to these domains only: {domains}");
+            Err(FieldError::invalid(format!("recipients.{at}"), detail))
+        }
+        None => Ok(()),
+    }
 }
 
 /// List the channels of your teams, the newest first.
@@ -259,6 +273,11 @@ pub(crate) async fn test_channel(
     }
     let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let found = channel::find_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    // The team before its channel, in the order in which the deletion of a team locks them.
+    if !take_channel_test(&mut tx, found.team_id, edit.now).await? {
+        return Err(team_tested_too_often());
+    }
     let channel = channel::lock_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if !channel::may_be_tested(&mut tx, &channel, edit.now).await? {
         return Err(tested_too_often(&channel));
@@ -279,6 +298,17 @@ pub(crate) async fn test_channel(
     let delivered = sent.is_ok();
     let error = sent.map_or_else(Some, |acceptance| acceptance.refused_recipients());
     Ok(Json(TestResultView { delivered, error, message_id }))
+}
+
+/// A new channel has no tests yet, and an editor may create as many as it deletes.
+fn team_tested_too_often() -> Error {
+    let quota = TESTS_OF_A_TEAM;
+    let detail = format!(
+        "the team has tested its channels {quota} times in the last hour, which is the limit: wait for Retry-After seconds, \
+         then repeat"
+    );
+    let limit = Limit { policy: "team-channel-tests-per-hour", quota, window_secs: Some(3_600), retry_secs: 60 };
+    Error::limited("rate_limited", detail, limit)
 }
 
 /// Else an editor could send any number of messages to anybody by the operator's mail server.
