@@ -6,6 +6,7 @@ use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Answer, Api, PATIENCE, Story, send_request};
+use uuid::Uuid;
 
 /// What lists show of a key; the rest is its secret.
 const PREFIX_LENGTH: usize = 16;
@@ -113,6 +114,56 @@ async fn retries_and_backfills_are_repeated() {
     assert!(is_replayed(&again));
     assert_eq!(again.json["id"], first["id"]);
     assert_eq!(s.count("SELECT count(*) FROM backfills").await, 1);
+    s.end_early().await;
+}
+
+/// The time or the hosts of the team would refuse each of these requests now. The client must not believe that nothing was created.
+#[tokio::test]
+async fn accepted_requests_are_repeated_at_any_time() {
+    const END: &str = "2026-03-02T10:00:00Z";
+    let s = Story::at("2026-03-02T09:58:00Z").await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let fired = s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    s.runs_end().await;
+    let fired: Uuid = fired.json["run_id"].as_str().unwrap().parse().unwrap();
+    let action = json!({"type": "http", "method": "POST", "url": "https://1.1.1.1/hook"});
+    // As early as occurrences are kept.
+    let span = json!({"start": "2025-12-02T09:58:00Z", "end": "2025-12-04T00:00:00Z", "timing": "now"});
+    let requests = [
+        (s.editor(), format!("/api/v1/runs/{fired}:retry"), json!({})),
+        (s.editor(), format!("/api/v1/schedules/{wf}:backfill"), span),
+        (
+            s.editor(),
+            "/api/v1/workflows".to_owned(),
+            json!({"name": "once", "cron_schedule": "59 9 * * *", "ends_at": END, "action": action}),
+        ),
+        (s.editor(), "/api/v1/bulk".to_owned(), json!({"verb": "pause", "until": END})),
+        (s.editor(), "/api/v1/freezes".to_owned(), json!({"reason": "release", "until": END})),
+        (s.admin(), "/api/v1/keys".to_owned(), json!({"name": "k", "kind": "admin", "expires_on": END})),
+        (
+            s.editor(),
+            "/api/v1/notification-channels".to_owned(),
+            json!({"name": "c", "kind": "webhook", "url": "https://1.1.1.1/hook"}),
+        ),
+    ];
+    let mut created = Vec::new();
+    for (api, path, body) in &requests {
+        let answer = post(api, path, path, body).await;
+        assert!(matches!(answer.status, 201 | 202) && !is_replayed(&answer), "{path}: {}", answer.text);
+        created.push(answer);
+    }
+    s.runs_end().await;
+    let hosts = s.admin().request(Method::PUT, &format!("/api/v1/teams/{}/hosts", s.keys.team_id));
+    send_request(hosts.json(&json!({"allowed_hosts": ["elsewhere.example"]}))).await.expect(200);
+    sqlx::query("DELETE FROM runs WHERE id = $1").bind(fired).execute(&s.pool).await.unwrap();
+    s.now_is("2026-03-02T10:01:00Z").await;
+    for ((api, path, body), first) in requests.iter().zip(&created) {
+        let again = post(api, path, path, body).await;
+        assert!(again.status == first.status && is_replayed(&again), "{path}: {}", again.text);
+        assert_eq!((&again.json["id"], &again.json["run_id"]), (&first.json["id"], &first.json["run_id"]), "{path}");
+        let anew = post(api, path, &format!("{path}-2"), body).await;
+        assert!(matches!(anew.status, 400 | 404), "{path}: {}", anew.text);
+    }
     s.end_early().await;
 }
 

@@ -1,7 +1,8 @@
 //! Step 1 of 7: requests that their client may repeat, because it names them by an `Idempotency-Key`.
 //!
 //! What a request has created is stored in the transaction that creates it, by its id and without secrets, for a day. A
-//! request that was refused has created nothing, so a repeat is decided anew.
+//! request that was refused has created nothing, so a repeat is decided anew. A repeat is found before anything else is checked:
+//! a check of the time or of the network may refuse now what it has accepted then.
 
 use aws_lc_rs::{digest, hmac};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -43,6 +44,17 @@ struct Row {
     answer: Option<Value>,
 }
 
+impl Row {
+    /// What it says about this request.
+    fn known(self, request: &Repeatable) -> Known {
+        match self.answer {
+            _ if self.request_hash != request.request_hash => Known::OtherRequest,
+            Some(answer) => Known::Created(answer),
+            None => Known::New,
+        }
+    }
+}
+
 impl Repeatable {
     /// A request with this `Idempotency-Key`, path and body.
     ///
@@ -65,12 +77,27 @@ impl Repeatable {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn begin_request(tx: &mut PgConnection, request: &Repeatable, edit: &Edit) -> sqlx::Result<Known> {
-    let row = lock_row(tx, request, edit).await?;
-    Ok(match row.answer {
-        _ if row.request_hash != request.request_hash => Known::OtherRequest,
-        Some(answer) => Known::Created(answer),
-        None => Known::New,
-    })
+    Ok(lock_row(tx, request, edit).await?.known(request))
+}
+
+/// Finds a request without a lock: one that is new here may be in progress.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_request(db: &mut PgConnection, request: &Repeatable, edit: &Edit) -> sqlx::Result<Known> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"
+        -- find a request of the last day
+        SELECT request_hash, answer FROM idempotency_keys WHERE actor = $1 AND key_hash = $2 AND created_on > $3
+        "#,
+        edit.actor,
+        request.key_hash,
+        edit.now - KEPT,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(row.map_or(Known::New, |row| row.known(request)))
 }
 
 async fn lock_row(tx: &mut PgConnection, request: &Repeatable, edit: &Edit) -> sqlx::Result<Row> {

@@ -38,7 +38,7 @@ use super::request::extract::{EditRequest, Id, Params, Patch, Trace, WriteParams
 use super::request::limits::EditPlace;
 use super::request::page::{self, Page, PageAnswer};
 use super::request::read::{begin_read, failed_read};
-use super::request::repeat::{Creation, RepeatParams, replayed};
+use super::request::repeat::{Creation, RepeatParams, Requested, replayed};
 use super::request::team::{missing_team, teams_of_list};
 use crate::App;
 use api_types::workflows::WorkflowView;
@@ -110,11 +110,15 @@ pub(crate) async fn create_workflow(
     Trace(trace): Trace,
     Params(params): Params<WriteParams>,
     place: EditPlace,
-    Creation(body, repeat): Creation<WorkflowBody>,
+    creation: Creation<WorkflowBody>,
 ) -> Result<Response, Error> {
     let wait = parse_wait(params.wait)?;
     let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
+    if let Some(created) = created {
+        return answer_again(&app, &caller, created, wait).await;
+    }
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     let mut spec = body.into_spec(None, &bounds)?;
     reach::check_reach(&app, team_id, &spec.action).await?;
@@ -122,13 +126,8 @@ pub(crate) async fn create_workflow(
     let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
-        let made: Made = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        // A person may have left the team since.
-        if !workflows::is_visible(&mut tx, made.id, caller.team_id).await? {
-            return Err(Error::not_found());
-        }
         drop(tx);
-        return Ok((replayed(), answer_made(&app, &caller, &made, wait).await?).into_response());
+        return answer_again(&app, &caller, created, wait).await;
     }
     seal_new_action(&app, &mut tx, team_id, &mut spec.action, None, edit.now).await?;
     let workflow = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
@@ -150,6 +149,16 @@ pub(crate) async fn create_workflow(
 struct Made {
     id: WorkflowId,
     revision: i64,
+}
+
+/// The answer to a repeat. A person may have left the team since.
+async fn answer_again(app: &App, caller: &Caller, created: Value, wait: Option<Duration>) -> Result<Response, Error> {
+    let made: Made = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    let is_visible = workflows::is_visible(&mut *app.pools.edits.acquire().await?, made.id, caller.team_id).await?;
+    if !is_visible {
+        return Err(Error::not_found());
+    }
+    Ok((replayed(), answer_made(app, caller, &made, wait).await?).into_response())
 }
 
 /// The workflow as it is now: the answer to a repeat shows what was edited since.

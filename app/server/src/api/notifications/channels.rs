@@ -5,12 +5,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use db::PgConnection;
 use egress::allowed::Tenant;
 use notifications::channel::{self, Channel, ChannelCreation, ChannelDeletion, ChannelSpec};
 use notifications::message;
 use notifications::rule::{self, RuleSpec};
 use notifications::team_limits::{TESTS_OF_A_TEAM, take_channel_test};
 use serde::Deserialize;
+use serde_json::Value;
 use url::Url;
 use utoipa::ToSchema;
 use workflows::audit::{self, Entry};
@@ -19,14 +21,14 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 
 use super::rules::{OfTeamParams, require_written};
 use crate::App;
-use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::auth::{Caller, Editor, Viewer};
 use crate::api::request::edit_transaction::wait_team_turn;
 use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::etag::Versioned;
 use crate::api::request::extract::{self, Body, EmptyBody, Id, IfMatch, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-use crate::api::request::repeat::{Creation, RepeatParams, replayed};
+use crate::api::request::repeat::{Creation, RepeatParams, Requested, replayed};
 use crate::api::request::team::teams_of_list;
 use crate::api::workflows::team_of_new;
 
@@ -100,19 +102,21 @@ pub(crate) async fn create_channel(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<ChannelBody>,
+    creation: Creation<ChannelBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
+    if let Some(created) = created {
+        return answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await;
+    }
     let has_default_rules = body.default_rules;
     let spec = body.into_spec(true)?;
     check_reach(&app, team_id, &spec).await?;
     let _turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
-        let id: i64 = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        let found = channel::find_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-        return Ok((replayed(), answer_created(&found)).into_response());
+        return answer_again(&mut tx, &caller, created).await;
     }
     let created = match channel::create_channel(&mut tx, &app.secrets, team_id, &spec, &edit).await? {
         ChannelCreation::Created(channel) => channel,
@@ -130,6 +134,13 @@ pub(crate) async fn create_channel(
     repeat.store(&mut tx, &edit, &created.id).await?;
     tx.commit().await?;
     Ok(answer_created(&created))
+}
+
+/// The answer to a repeat.
+async fn answer_again(db: &mut PgConnection, caller: &Caller, created: Value) -> Result<Response, Error> {
+    let id: i64 = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    let found = channel::find_channel(db, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    Ok((replayed(), answer_created(&found)).into_response())
 }
 
 fn with_etag(channel: &Channel) -> Versioned<ChannelView> {

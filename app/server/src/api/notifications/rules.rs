@@ -6,21 +6,23 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use notifications::rule::{self, MOST_ALIKE, MOST_RULES, Rule, RuleSpec, RuleWrite};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::{self, FieldError};
 use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
-use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::auth::{Caller, Editor, Viewer};
 use crate::api::request::edit_transaction::wait_team_turn;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::etag::Versioned;
 use crate::api::request::extract::{self, Body, Id, IfMatch, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-use crate::api::request::repeat::{Creation, RepeatParams, replayed};
+use crate::api::request::repeat::{Creation, RepeatParams, Requested, replayed};
 use crate::api::request::team::teams_of_list;
 use crate::api::workflows::team_of_new;
 
@@ -130,22 +132,31 @@ pub(crate) async fn create_rule(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<RuleBody>,
+    creation: Creation<RuleBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
+    if let Some(created) = created {
+        return answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await;
+    }
     let spec = body.into_spec()?;
     let _turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
-        let id: i64 = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        let found = rule::find_rule(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-        return Ok((replayed(), answer_created(&found)).into_response());
+        return answer_again(&mut tx, &caller, created).await;
     }
     let created = require_written(rule::create_rule(&mut tx, team_id, &spec, &edit).await?)?;
     repeat.store(&mut tx, &edit, &created.id).await?;
     tx.commit().await?;
     Ok(answer_created(&created))
+}
+
+/// The answer to a repeat.
+async fn answer_again(db: &mut PgConnection, caller: &Caller, created: Value) -> Result<Response, Error> {
+    let id: i64 = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    let found = rule::find_rule(db, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    Ok((replayed(), answer_created(&found)).into_response())
 }
 
 fn with_etag(rule: &Rule) -> Versioned<RuleView> {

@@ -7,9 +7,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use ledger::bulk::{self, Created, Filter, Item, Operation, Outcome, Request, Verb};
 use ledger::runs::RunState;
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::audit::{self, Entry};
@@ -17,13 +19,13 @@ use workflows::definition::field::{self, FieldError};
 use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
-use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::auth::{Caller, Editor, Viewer};
 use crate::api::request::edit_transaction::wait_team_turn;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-use crate::api::request::repeat::{Creation, RepeatParams, replayed};
+use crate::api::request::repeat::{Creation, RepeatParams, Requested, replayed};
 use crate::api::request::team::teams_of_list;
 use crate::api::request::view::{ViewFrom, to_view};
 use crate::api::workflows::team_of_new;
@@ -105,20 +107,22 @@ pub(crate) async fn create_bulk_operation(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<BulkBody>,
+    creation: Creation<BulkBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
     if body.verb == Verb::Delete && !caller.permits(Scope::Admin) {
         return Err(Error::forbidden("only a key with the scope admin deletes workflows"));
     }
     let (caller, team_id) = team_of_new(caller, body.team_id)?;
+    if let Some(created) = created {
+        return answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await;
+    }
     let request = parse_request(body, team_id, edit.now)?;
     let _turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
-        let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        let found = bulk::find_operation(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-        return Ok((replayed(), answer_accepted(found)).into_response());
+        return answer_again(&mut tx, &caller, created).await;
     }
     let id = match bulk::create_operation(&mut tx, &request, &edit).await? {
         Created::Operation(id, _total) => id,
@@ -138,6 +142,13 @@ pub(crate) async fn create_bulk_operation(
     let created = bulk::find_operation(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     Ok(answer_accepted(created))
+}
+
+/// The answer to a repeat.
+async fn answer_again(db: &mut PgConnection, caller: &Caller, created: Value) -> Result<Response, Error> {
+    let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    let found = bulk::find_operation(db, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    Ok((replayed(), answer_accepted(found)).into_response())
 }
 
 fn answer_accepted(operation: Operation) -> Response {

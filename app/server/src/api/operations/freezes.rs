@@ -6,8 +6,10 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use ledger::freezes::{self, Created, Freeze, Lifted, Listed, Request};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
@@ -20,7 +22,7 @@ use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-use crate::api::request::repeat::{Creation, RepeatParams, replayed};
+use crate::api::request::repeat::{Creation, RepeatParams, Requested, replayed};
 use crate::api::request::team::teams_of_list;
 use crate::api::workflows::team_of_new;
 
@@ -65,16 +67,20 @@ pub(crate) async fn create_freeze(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<FreezeBody>,
+    creation: Creation<FreezeBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    let (caller, request) = parse_request(caller, body, edit.now)?;
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
+    let (caller, team_id) = choose_team(caller, &body)?;
+    if let Some(created) = created {
+        let mut connection = app.pools.edits.acquire().await?;
+        return answer_again(&mut connection, &caller, created, edit.now).await;
+    }
+    let request = parse_request(body, team_id, edit.now)?;
     let _turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
-        let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        let found = freezes::find_freeze(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-        return Ok((replayed(), answer_created(found, edit.now)).into_response());
+        return answer_again(&mut tx, &caller, created, edit.now).await;
     }
     let id = match freezes::create_freeze(&mut tx, &request, &edit).await? {
         Created::Freeze(id) => id,
@@ -89,36 +95,52 @@ pub(crate) async fn create_freeze(
     Ok(answer_created(created, edit.now))
 }
 
+/// The answer to a repeat.
+async fn answer_again(
+    db: &mut PgConnection,
+    caller: &Caller,
+    created: Value,
+    now: DateTime<Utc>,
+) -> Result<Response, Error> {
+    let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    let found = freezes::find_freeze(db, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    Ok((replayed(), answer_created(found, now)).into_response())
+}
+
 fn answer_created(freeze: Freeze, now: DateTime<Utc>) -> Response {
     let location = format!("/api/v1/freezes/{}", freeze.id);
     (StatusCode::CREATED, [(header::LOCATION, location)], Json(view_freeze_at(freeze, now))).into_response()
 }
 
-/// Returns the caller in the team of the freeze, and what the freeze has to be.
-fn parse_request(caller: Caller, body: FreezeBody, now: DateTime<Utc>) -> Result<(Caller, Request), Error> {
-    let FreezeBody { team_id, all_teams, reason, from, until } = body;
-    let (caller, team_id) = match (all_teams, team_id) {
-        (true, Some(_)) => return Err(FieldError::invalid("team_id", "send team_id or all_teams, not both").into()),
+/// Returns the caller in the team of the freeze, and this team; `None`: all teams.
+fn choose_team(caller: Caller, body: &FreezeBody) -> Result<(Caller, Option<i64>), Error> {
+    match (body.all_teams, body.team_id) {
+        (true, Some(_)) => Err(FieldError::invalid("team_id", "send team_id or all_teams, not both").into()),
         (true, None) if caller.team_id.is_some() => {
-            return Err(Error::forbidden("only an admin freezes all teams: leave out all_teams, or ask an admin"));
+            Err(Error::forbidden("only an admin freezes all teams: leave out all_teams, or ask an admin"))
         }
-        (true, None) => (caller, None),
+        (true, None) => Ok((caller, None)),
         (false, team_id) => {
             let (caller, team_id) = team_of_new(caller, team_id)?;
-            (caller, Some(team_id))
+            Ok((caller, Some(team_id)))
         }
-    };
+    }
+}
+
+/// Returns what the freeze has to be.
+fn parse_request(body: FreezeBody, team_id: Option<i64>, now: DateTime<Utc>) -> Result<Request, FieldError> {
+    let FreezeBody { reason, from, until, team_id: _, all_teams: _ } = body;
     field::check_text("reason", &reason, 1, 500)?;
     let instant = |name, time: Option<DateTime<Utc>>| time.map(|time| field::check_instant(name, time)).transpose();
     let (from, until) = (instant("from", from)?, instant("until", until)?);
     if from.is_some_and(|from| from < now) {
         let detail = "from must not be in the past: what was decided stays decided; leave it out to freeze now";
-        return Err(FieldError::invalid("from", detail).into());
+        return Err(FieldError::invalid("from", detail));
     }
     if until.is_some_and(|until| until <= from.unwrap_or(now)) {
-        return Err(FieldError::invalid("until", "until must be after from, and in the future").into());
+        return Err(FieldError::invalid("until", "until must be after from, and in the future"));
     }
-    Ok((caller, Request { team_id, reason, from, until }))
+    Ok(Request { team_id, reason, from, until })
 }
 
 /// List the freezes of your teams, and those of all teams, the newest first.

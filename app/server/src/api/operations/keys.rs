@@ -24,7 +24,7 @@ use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
 use crate::api::request::read::{begin_read, failed_read};
-use crate::api::request::repeat::{Creation, RepeatParams, replayed};
+use crate::api::request::repeat::{Creation, RepeatParams, Requested, replayed};
 use crate::api::request::view::{ViewFrom, to_view};
 
 /// The team to create.
@@ -86,10 +86,14 @@ pub(crate) async fn create_team(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<TeamBody>,
+    creation: Creation<TeamBody>,
 ) -> Result<Response, Error> {
-    field::check_name("name", &body.name)?;
     let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
+    if let Some(created) = created {
+        return Ok(answer_again(created));
+    }
+    field::check_name("name", &body.name)?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return Ok(answer_again(created));
@@ -108,11 +112,15 @@ pub(crate) async fn create_key(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<KeyBody>,
+    creation: Creation<KeyBody>,
 ) -> Result<Response, Error> {
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
+    if let Some(created) = created {
+        return Ok(answer_again(created));
+    }
     field::check_name("name", &body.name)?;
     let holder = parse_holder(body.kind, body.team_id, body.role)?;
-    let edit = caller.edit_at(app.clock.now(), trace);
     let cidrs = body.allowed_cidrs.map(|all| all.iter().map(|one| parse_cidr(one)).collect()).transpose()?;
     let restrictions = Restrictions { scopes: body.scopes, expires_on: body.expires_on, allowed_cidrs: cidrs };
     restrictions.check(holder, edit.now)?;
@@ -134,13 +142,17 @@ pub(crate) async fn rotate_own_key(
     State(app): State<App>,
     Owner(caller): Owner,
     Trace(trace): Trace,
-    Creation(body, repeat): Creation<RotateBody>,
+    creation: Creation<RotateBody>,
 ) -> Result<Response, Error> {
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
+    if let Some(created) = created {
+        return Ok(answer_again(created));
+    }
     if body.overlap_secs > MOST_OVERLAP_SECS {
         let detail = format!("overlap_secs must be at most {MOST_OVERLAP_SECS}");
         return Err(FieldError::invalid("overlap_secs", detail).into());
     }
-    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return Ok(answer_again(created));

@@ -12,6 +12,7 @@ use workflows::audit::Edit;
 
 use super::error::Error;
 use super::extract::{must_be_json, parse_json, read_body};
+use crate::App;
 
 /// In an answer that an earlier request has got before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -28,11 +29,41 @@ pub(crate) struct RepeatParams {
     idempotency_key: Option<String>,
 }
 
-/// A required JSON body, and whether the request may be repeated.
-pub(crate) struct Creation<T>(pub(crate) T, pub(crate) Repeat);
+/// The required JSON body of a request that creates something. Only [`Creation::look_up`] gives it out, so that no check of it
+/// comes before the lookup.
+pub(crate) struct Creation<T> {
+    body: T,
+    repeat: Repeat,
+}
 
-/// An optional JSON body, and whether the request may be repeated.
-pub(crate) struct OptionalCreation<T>(pub(crate) T, pub(crate) Repeat);
+/// The same of a request that may have no body.
+pub(crate) struct OptionalCreation<T>(pub(crate) Creation<T>);
+
+/// A request that creates something, after the lookup of its key.
+pub(crate) struct Requested<T> {
+    pub(crate) body: T,
+    pub(crate) repeat: Repeat,
+    /// What it has created before; then it must be answered with this, whatever the time and the network are by now.
+    pub(crate) created: Option<Value>,
+}
+
+impl<T> Creation<T> {
+    /// Finds what the request has created before. One that is in progress is found later, by [`Repeat::begin`].
+    ///
+    /// # Errors
+    /// Returns 422 if another request has the same key, or the failure of the database.
+    pub(crate) async fn look_up(self, app: &App, edit: &Edit) -> Result<Requested<T>, Error> {
+        let Self { body, repeat } = self;
+        let created = match &repeat.0 {
+            Some(request) => {
+                let mut connection = app.pools.edits.acquire().await?;
+                answer_of(repeats::find_request(&mut connection, request, edit).await?)?
+            }
+            None => None,
+        };
+        Ok(Requested { body, repeat, created })
+    }
+}
 
 /// The request by which a client may repeat it; `None` = it may not.
 #[derive(Default)]
@@ -45,15 +76,7 @@ impl Repeat {
     /// Returns 422 if another request has the same key, or the failure of the database.
     pub(crate) async fn begin(&self, tx: &mut PgConnection, edit: &Edit) -> Result<Option<Value>, Error> {
         let Some(request) = &self.0 else { return Ok(None) };
-        match repeats::begin_request(tx, request, edit).await? {
-            Known::New => Ok(None),
-            Known::Created(answer) => Ok(Some(answer)),
-            Known::OtherRequest => Err(Error::Refused(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "idempotency_key_reused",
-                "another request had this Idempotency-Key within 24 hours: use a new one for each request".to_owned(),
-            )),
-        }
+        answer_of(repeats::begin_request(tx, request, edit).await?)
     }
 
     /// Stores what the request has created, in its transaction; without secrets.
@@ -77,6 +100,19 @@ impl Repeat {
     }
 }
 
+/// What the request has created before.
+fn answer_of(known: Known) -> Result<Option<Value>, Error> {
+    match known {
+        Known::New => Ok(None),
+        Known::Created(answer) => Ok(Some(answer)),
+        Known::OtherRequest => Err(Error::Refused(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "another request had this Idempotency-Key within 24 hours: use a new one for each request".to_owned(),
+        )),
+    }
+}
+
 /// Says in an answer that an earlier request has created this.
 pub(crate) fn replayed() -> [(HeaderName, HeaderValue); 1] {
     [(REPLAYED, HeaderValue::from_static("true"))]
@@ -89,7 +125,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Creation<T> {
         must_be_json(request.headers())?;
         let (headers, path) = (request.headers().clone(), request.uri().path().to_owned());
         let body = read_body(request).await?;
-        Ok(Self(parse_json(&body)?, Repeat::read(&headers, &path, &body)?))
+        Ok(Self { body: parse_json(&body)?, repeat: Repeat::read(&headers, &path, &body)? })
     }
 }
 
@@ -101,9 +137,9 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalC
         let body = read_body(request).await?;
         let repeat = Repeat::read(&headers, &path, &body)?;
         if body.is_empty() {
-            return Ok(Self(T::default(), repeat));
+            return Ok(Self(Creation { body: T::default(), repeat }));
         }
         must_be_json(&headers)?;
-        Ok(Self(parse_json(&body)?, repeat))
+        Ok(Self(Creation { body: parse_json(&body)?, repeat }))
     }
 }

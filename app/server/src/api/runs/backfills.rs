@@ -9,6 +9,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use ledger::backfills::{self, Backfill, BackfillOutcome, BackfillRequest, Filter, MOST, Only, Order, Timing, Verb};
 use schedule::WorkflowId;
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::audit::Edit;
@@ -84,8 +85,7 @@ pub(super) async fn request_backfill(
     let request = parse_request(app, &body, edit.now)?;
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     if let Some(created) = repeat.begin(&mut tx, edit).await? {
-        let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
-        return Ok((replayed(), answer_accepted(read(&mut tx, id, caller.team_id).await?)).into_response());
+        return answer_again(&mut tx, caller, created).await;
     }
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {
@@ -109,6 +109,16 @@ pub(super) async fn request_backfill(
             Ok(answer_accepted(view))
         }
     }
+}
+
+/// The answer to a repeat.
+pub(super) async fn answer_again(
+    db: &mut db::PgConnection,
+    caller: &Caller,
+    created: Value,
+) -> Result<Response, Error> {
+    let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    Ok((replayed(), answer_accepted(read(db, id, caller.team_id).await?)).into_response())
 }
 
 fn answer_accepted(view: BackfillView) -> Response {

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use db::PgConnection;
 use ledger::admission::queue;
 use ledger::manual::{self, ManualOutcome};
 use ledger::runs::{self, Cancelled, RunState};
@@ -22,7 +23,7 @@ use crate::api::request::auth::{Caller, Editor};
 use crate::api::request::edit_transaction::{EditTransaction, wait_team_turn};
 use crate::api::request::error::{Error, Limit};
 use crate::api::request::extract::{EmptyBody, Trace, Verb, or_empty};
-use crate::api::request::repeat::{OptionalCreation, Repeat, replayed};
+use crate::api::request::repeat::{Creation, OptionalCreation, Repeat, Requested, replayed};
 use crate::api::workflows::edit::lock_alive;
 
 /// Options of a manual fire.
@@ -47,12 +48,19 @@ pub(crate) async fn act_on_schedule(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<WorkflowId>,
-    OptionalCreation(body, repeat): OptionalCreation<Value>,
+    OptionalCreation(creation): OptionalCreation<Value>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    match verb.as_str() {
-        "fire" => fire(&app, &caller, id, read(body)?, &repeat, &edit).await,
-        "backfill" => backfills::request_backfill(&app, &caller, id, read::<BackfillBody>(body)?, &repeat, &edit).await,
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
+    match (verb.as_str(), created) {
+        ("fire", None) => fire(&app, &caller, id, read(body)?, &repeat, &edit).await,
+        ("fire", Some(created)) => answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await,
+        ("backfill", None) => {
+            backfills::request_backfill(&app, &caller, id, read::<BackfillBody>(body)?, &repeat, &edit).await
+        }
+        ("backfill", Some(created)) => {
+            backfills::answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await
+        }
         _ => Err(Error::not_found()),
     }
 }
@@ -63,12 +71,12 @@ pub(crate) async fn act_on_run(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
-    OptionalCreation(EmptyBody {}, repeat): OptionalCreation<EmptyBody>,
+    OptionalCreation(creation): OptionalCreation<EmptyBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "cancel" => cancel(&app, &caller, id, &edit).await.map(IntoResponse::into_response),
-        "retry" => retry(&app, &caller, id, &repeat, &edit).await,
+        "retry" => retry(&app, &caller, id, creation, &edit).await,
         _ => Err(Error::not_found()),
     }
 }
@@ -91,24 +99,33 @@ async fn fire(
     }
     let mut tx = EditTransaction::begin(app, caller, id).await?;
     if let Some(created) = repeat.begin(&mut tx, edit).await? {
-        // A person may have left the team since.
-        let is_visible = workflows::is_visible(&mut tx, id, caller.team_id).await?;
-        return if is_visible { answer_again(created) } else { Err(Error::not_found()) };
+        return answer_again(&mut tx, caller, created).await;
     }
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, app.config.requested_fires(), edit).await?;
     commit_and_answer(app, tx, outcome, repeat, edit).await
 }
 
-async fn retry(app: &App, caller: &Caller, id: Uuid, repeat: &Repeat, edit: &Edit) -> Result<Response, Error> {
+async fn retry(
+    app: &App,
+    caller: &Caller,
+    id: Uuid,
+    creation: Creation<EmptyBody>,
+    edit: &Edit,
+) -> Result<Response, Error> {
+    let Requested { body: EmptyBody {}, repeat, created } = creation.look_up(app, edit).await?;
+    // The run that it repeats may be gone by now.
+    if let Some(created) = created {
+        return answer_again(&mut *app.pools.edits.acquire().await?, caller, created).await;
+    }
     let workflow_id = find_workflow_of(app, id, caller).await?;
     let mut tx = EditTransaction::begin(app, caller, workflow_id).await?;
     if let Some(created) = repeat.begin(&mut tx, edit).await? {
-        return answer_again(created);
+        return answer_again(&mut tx, caller, created).await;
     }
     let workflow = lock_alive(&mut tx, workflow_id, caller.team_id, edit.now).await?;
     let outcome = manual::retry_run(&mut tx, &workflow, id, app.config.requested_fires(), edit).await?;
-    commit_and_answer(app, tx, outcome, repeat, edit).await
+    commit_and_answer(app, tx, outcome, &repeat, edit).await
 }
 
 /// Returns the workflow of a run, which never changes.
@@ -155,9 +172,10 @@ fn answer_run(view: ManualRunView) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response()
 }
 
-/// The answer to a repeat: the run that the first request has created.
-fn answer_again(created: Value) -> Result<Response, Error> {
+/// The answer to a repeat: the run that the first request has created. A person may have left the team since.
+async fn answer_again(db: &mut PgConnection, caller: &Caller, created: Value) -> Result<Response, Error> {
     let view: ManualRunView = serde_json::from_value(created).map_err(anyhow::Error::from)?;
+    runs::find_run(db, view.run_id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok((replayed(), answer_run(view)).into_response())
 }
 
