@@ -157,6 +157,57 @@ async fn a_part_that_fails_is_reported() {
     s.end().await;
 }
 
+/// A workflow that is in no file may have another name there: it stays while the app refuses the new one.
+#[tokio::test]
+async fn a_refused_workflow_prunes_nothing() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let renamed = FILE.replace("name: b", "name: c").replace("max_attempts: 3", "max_attempts: 99");
+    // With and without another change.
+    for text in [renamed.clone(), renamed.replace("0 9", "0 10")] {
+        let file = person.write("a.yaml", &text);
+        let said = person.run(&["apply", "-f", &file, "--prune"]).await;
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.out.contains("! refused c (") && said.out.contains("0 to archive"), "{said:?}");
+        assert!(said.out.contains("Not pruned, because a workflow is refused: b.\n"), "{said:?}");
+        assert_eq!(person.json(&["workflow", "get", "b"]).await["state"], "active");
+    }
+    assert_eq!(person.json(&["workflow", "get", "a"]).await["cron_schedule"], "0 10 * * *");
+    s.end().await;
+}
+
+/// Each of two new workflows would be within the limit of the team, so the plan is good; the second one fails.
+#[tokio::test]
+async fn a_failed_part_prunes_nothing() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let limits = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    let limit = |workflows: i64| {
+        let request = s.admin().request(reqwest::Method::PUT, &limits);
+        tests::send_request(request.json(&json!({ "workflows": workflows })))
+    };
+    limit(3).await.expect(200);
+    let new = "  - name: c\n    action: {type: log, message: c}\n  - name: d";
+    let file = person.write("a.yaml", &FILE.replace("  - name: b", new));
+    let said = person.run(&["apply", "-f", &file, "--prune"]).await;
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("2 to create, 0 to change, 1 to archive, 1 unchanged."), "{said:?}");
+    assert!(said.out.contains("Applied: 1 done, 1 failed."), "{said:?}");
+    assert!(said.err.contains("limit_workflows"), "{said:?}");
+    assert!(said.err.contains("nothing was pruned, because a part failed: b\n"), "{said:?}");
+    assert_eq!(person.json(&["workflow", "get", "b"]).await["state"], "active");
+    limit(4).await.expect(200);
+    person.ok(&["apply", "-f", &file, "--prune"]).await;
+    let left = person.json(&["workflow", "ls", "--sort", "name"]).await;
+    let names: Vec<_> = left.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["a", "c", "d"]);
+    s.end().await;
+}
+
 /// All complaints about all files come at once, and nothing is sent.
 #[tokio::test]
 async fn wrong_files_change_nothing() {

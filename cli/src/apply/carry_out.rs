@@ -1,4 +1,4 @@
-//! Carries out a plan: each step is tried, and each failure is reported.
+//! Carries out a plan: each step is tried, and each failure is reported. What is in no file is archived last, if nothing failed.
 
 use std::process::ExitCode;
 
@@ -6,35 +6,55 @@ use api_types::workflows::WorkflowView;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::plan::{Kind, Plan, Step};
+use super::plan::{Kind, Plan, Step, list_names};
 use crate::client::Client;
 use crate::output::Output;
 use crate::print::{print_error, print_text};
 use crate::progress::Progress;
 
-/// Carries out all steps; exit 1 if one failed. The others are carried out all the same.
+/// What became of the steps so far.
+#[derive(Default)]
+struct Tally {
+    tried: u64,
+    done: usize,
+    failed: usize,
+}
+
+/// Carries out all steps; exit 1 if one failed. The others are carried out all the same, except that nothing is pruned then.
 ///
 /// # Errors
 /// Fails if standard output cannot be written.
 pub(super) async fn carry_out(client: &Client, plan: Plan, output: Output) -> anyhow::Result<ExitCode> {
-    let progress = Progress::of_steps(plan.steps.len() as u64);
-    let (mut done, mut failed) = (0, plan.refused());
-    for (nth, step) in (1..).zip(&plan.steps) {
-        match carry_out_step(client, step).await {
-            Ok(true) => done += 1,
-            Ok(false) => {}
-            Err(error) => {
-                failed += 1;
-                progress.print_beside(|| print_error(&format!("{} ({}): {error:#}", step.name, step.place)));
-            }
-        }
-        progress.show_position(nth);
+    let progress = Progress::of_steps((plan.steps.len() + plan.surplus.len()) as u64);
+    let mut tally = Tally { failed: plan.refused(), ..Tally::default() };
+    carry_out_steps(client, &plan.steps, &progress, &mut tally).await;
+    let is_pruned = tally.failed == 0;
+    if is_pruned {
+        carry_out_steps(client, &plan.surplus, &progress, &mut tally).await;
     }
     progress.end();
+    if !is_pruned && !plan.surplus.is_empty() {
+        print_error(&format!("nothing was pruned, because a part failed: {}", list_names(&plan.surplus)));
+    }
+    let Tally { done, failed, .. } = tally;
     if !output.is_for_programs() {
         print_text(&format!("Applied: {done} done, {failed} failed.\n"))?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn carry_out_steps(client: &Client, steps: &[Step], progress: &Progress, tally: &mut Tally) {
+    for step in steps {
+        match carry_out_step(client, step).await {
+            Ok(is_changed) => tally.done += usize::from(is_changed),
+            Err(error) => {
+                tally.failed += 1;
+                progress.print_beside(|| print_error(&format!("{} ({}): {error:#}", step.name, step.place)));
+            }
+        }
+        tally.tried += 1;
+        progress.show_position(tally.tried);
+    }
 }
 
 /// Returns whether the step changed something.

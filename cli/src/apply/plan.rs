@@ -43,7 +43,11 @@ const OPTIONAL: [&str; 17] = [
 
 /// All steps.
 pub(super) struct Plan {
+    /// What becomes of the workflows of the files.
     pub(super) steps: Vec<Step>,
+    /// The archiving of workflows that are in no file. It comes last, and only if no other step failed: one of them may have
+    /// another name in the files, and the new one must exist first.
+    pub(super) surplus: Vec<Step>,
 }
 
 /// What becomes of one workflow.
@@ -103,14 +107,13 @@ pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> any
         .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone()))))
         .buffered(AT_ONCE)
         .try_collect::<Vec<_>>();
-    let mut steps = steps.await?;
-    if prune {
-        for workflow in existing.values().filter(|workflow| is_surplus(workflow, &files.owners, &placed)) {
-            let place = "in no file".to_owned();
-            steps.push(Step { place, name: workflow.name.clone(), kind: Kind::archive(workflow) });
-        }
-    }
-    Ok(Plan { steps })
+    let steps = steps.await?;
+    let surplus = existing.values().filter(|workflow| prune && is_surplus(workflow, &files.owners, &placed));
+    let surplus = surplus.map(|workflow| {
+        let place = "in no file".to_owned();
+        Step { place, name: workflow.name.clone(), kind: Kind::archive(workflow) }
+    });
+    Ok(Plan { steps, surplus: surplus.collect() })
 }
 
 /// Plans the end of what the files define.
@@ -126,7 +129,7 @@ pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Resul
         let kind = found.map_or(Kind::Keep, Kind::archive);
         Step { place: one.place(), name: one.entry.name.clone(), kind }
     });
-    Ok(Plan { steps: steps.collect() })
+    Ok(Plan { steps: steps.collect(), surplus: Vec::new() })
 }
 
 type Placed = Vec<(i64, FileEntry)>;
@@ -213,6 +216,12 @@ fn remove_others(wanted: &mut Value, existing: &Value) {
     }
 }
 
+impl Step {
+    fn to_json(&self, act: &str, changes: &Value, error: Option<&str>) -> Value {
+        json!({"name": self.name, "place": self.place, "act": act, "changes": changes, "error": error})
+    }
+}
+
 impl Kind {
     fn archive(workflow: &WorkflowView) -> Self {
         Self::Archive { id: workflow.id, version: workflow.version }
@@ -249,10 +258,15 @@ impl Teams {
     }
 }
 
+/// The names of steps, for a sentence.
+pub(super) fn list_names(steps: &[Step]) -> String {
+    steps.iter().map(|step| one_line(&step.name)).collect::<Vec<_>>().join(", ")
+}
+
 impl Plan {
     /// Whether no step changes anything.
     pub(super) fn changes_nothing(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step.kind, Kind::Keep | Kind::Refused(_)))
+        self.names().is_empty()
     }
 
     /// How many steps the app refuses.
@@ -262,18 +276,29 @@ impl Plan {
 
     /// The names of the workflows that would change.
     pub(super) fn names(&self) -> Vec<&str> {
-        let changed = self.steps.iter().filter(|step| !matches!(step.kind, Kind::Keep | Kind::Refused(_)));
+        let changed = self.planned().filter(|step| !matches!(step.kind, Kind::Keep | Kind::Refused(_)));
         changed.map(|step| step.name.as_str()).collect()
     }
 
+    /// The workflows that are in no file and stay, because the app refuses a workflow of a file.
+    fn kept_surplus(&self) -> &[Step] {
+        if self.refused() > 0 { &self.surplus } else { &[] }
+    }
+
+    /// The steps that are tried.
+    fn planned(&self) -> impl Iterator<Item = &Step> {
+        let pruned: &[Step] = if self.refused() > 0 { &[] } else { &self.surplus };
+        self.steps.iter().chain(pruned)
+    }
+
     fn count(&self, is_counted: fn(&Kind) -> bool) -> usize {
-        self.steps.iter().filter(|step| is_counted(&step.kind)).count()
+        self.planned().filter(|step| is_counted(&step.kind)).count()
     }
 
     /// The plan as lines, as Terraform prints one.
     pub(super) fn in_words(&self) -> String {
         let mut text = String::new();
-        for step in &self.steps {
+        for step in self.planned() {
             let (mark, what, changes) = match &step.kind {
                 Kind::Create { changes, .. } => ("+", "create", Some(changes)),
                 Kind::Change { changes, .. } => ("~", "change", Some(changes)),
@@ -297,21 +322,27 @@ impl Plan {
         let _ = write!(text, "Plan: {created} to create, {changed} to change, {archived} to archive, {kept} unchanged");
         let refused = self.refused();
         let _ = if refused > 0 { writeln!(text, ", {refused} refused.") } else { writeln!(text, ".") };
+        if !self.kept_surplus().is_empty() {
+            let kept = list_names(self.kept_surplus());
+            let _ = writeln!(text, "Not pruned, because a workflow is refused: {kept}.");
+        }
         text
     }
 
     /// The plan for programs.
     pub(super) fn to_json(&self) -> Value {
-        let steps = self.steps.iter().map(|step| {
+        let steps = self.planned().map(|step| {
             let (act, changes, why) = match &step.kind {
                 Kind::Create { changes, .. } => ("create", changes.clone(), None),
                 Kind::Change { changes, .. } => ("change", changes.clone(), None),
                 Kind::Archive { .. } => ("archive", json!([]), None),
                 Kind::Keep => ("keep", json!([]), None),
-                Kind::Refused(why) => ("refused", json!([]), Some(why)),
+                Kind::Refused(why) => ("refused", json!([]), Some(why.as_str())),
             };
-            json!({"name": step.name, "place": step.place, "act": act, "changes": changes, "error": why})
+            step.to_json(act, &changes, why)
         });
-        json!({ "steps": steps.collect::<Vec<_>>() })
+        let why = Some("it is not pruned, because a workflow is refused");
+        let kept = self.kept_surplus().iter().map(|step| step.to_json("keep", &json!([]), why));
+        json!({ "steps": steps.chain(kept).collect::<Vec<_>>() })
     }
 }
