@@ -4,6 +4,7 @@
 //! with the version that the plan saw, so that an edit of another person in between is not overwritten.
 
 mod carry_out;
+mod complete;
 mod export;
 mod files;
 mod plan;

@@ -60,7 +60,20 @@ pub(crate) async fn print_changes(
     body: &Value,
     output: Output,
 ) -> anyhow::Result<ExitCode> {
-    let answer: Value = client.write(method, path, &[("dry_run", "true".to_owned())], body).await?;
+    let answer: Value = client.write(method, path, &dry_run(), body).await?;
+    print_dry_run(&answer, output)
+}
+
+/// The query of a write that only says what it would change.
+pub(crate) fn dry_run() -> [(&'static str, String); 1] {
+    [("dry_run", "true".to_owned())]
+}
+
+/// Prints the answer to a dry run.
+///
+/// # Errors
+/// Fails if standard output cannot be written.
+pub(crate) fn print_dry_run(answer: &Value, output: Output) -> anyhow::Result<ExitCode> {
     let changes = &answer["changes"];
     let subjects: Vec<&str> =
         changes.as_array().into_iter().flatten().filter_map(|change| change["subject"].as_str()).collect();

@@ -19,6 +19,7 @@ mod key;
 mod listen;
 mod login;
 mod logs;
+mod merge_patch;
 mod missed;
 mod named;
 mod notification;

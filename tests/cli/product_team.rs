@@ -97,6 +97,60 @@ async fn of_two_editors_the_second_is_refused() {
     s.end().await;
 }
 
+/// A line that is removed in the editor, and a field that is set to null, have their defaults again; the others stay.
+#[tokio::test]
+async fn a_removed_line_restores_the_default() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let words = ["workflow", "create", "payroll", "--log", "m", "--cron", "0 9 * * *", "--timezone", "Europe/Paris"];
+    let more = ["--ends-at", "2126-12-31T00:00:00Z", "--set", "pause_after_failures=3"];
+    person.ok(&[&words[..], &more[..]].concat()).await;
+    let editor = Person::editor(&s).set("EDITOR", "sed -i -e /ends_at/d -e 's/0 9 /0 10 /'");
+    editor.ok(&["workflow", "edit", "payroll"]).await;
+    let read = person.json(&["workflow", "get", "payroll"]).await;
+    assert_eq!((&read["ends_at"], &read["cron_schedule"]), (&Value::Null, &json!("0 10 * * *")));
+    assert_eq!((&read["timezone"], &read["pause_after_failures"]), (&json!("Europe/Paris"), &json!(3)));
+
+    let removal = ["workflow", "edit", "payroll", "--set", "pause_after_failures=null", "--set", "timezone=null"];
+    let plan = person.ok(&[&removal[..], &["--dry-run"]].concat()).await;
+    assert!(plan.contains("- pause_after_failures: 3\n") && plan.contains("- timezone: \"Europe/Paris\"\n"), "{plan}");
+    person.ok(&removal).await;
+    let read = person.json(&["workflow", "edit", "payroll", "--set", "cron_schedule=null"]).await;
+    for field in ["pause_after_failures", "timezone", "cron_schedule"] {
+        assert_eq!(read[field], Value::Null, "{field}");
+    }
+    let wrong = person.run(&["workflow", "edit", "payroll", "--set", "end_at=null"]).await;
+    assert!(wrong.code == 1 && wrong.err.contains("end_at is no field that can be removed"), "{wrong:?}");
+    s.end().await;
+}
+
+/// The editor shows headers and marked secrets as null; what is left so keeps its value, and any other null is refused.
+#[tokio::test]
+async fn an_editor_keeps_write_only_values() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let words = ["workflow", "create", "hook", "--target", "https://example.com/b", "--header", "authorization=value"];
+    let more =
+        ["--input", "pin={\"secret\": \"1234\"}", "--input", "month=5", "--body", "{\"a\": {\"b\": 1, \"c\": 2}}"];
+    person.ok(&[&words[..], &more[..]].concat()).await;
+    let kept = "SELECT count(*) FROM workflows
+                 WHERE starting_inputs #>> '{pin,secret}' = '1234' AND action #> '{headers,authorization}' <> 'null'";
+    let editor =
+        Person::editor(&s).set("EDITOR", "sed -i -e s,example.com/b,example.com/c, -e /month/d -e '/^ *b: 1$/d'");
+    editor.ok(&["workflow", "edit", "hook"]).await;
+    let read = person.json(&["workflow", "get", "hook"]).await;
+    assert_eq!(
+        (&read["action"]["url"], &read["action"]["body"]),
+        (&json!("https://example.com/c"), &json!({"a": {"c": 2}}))
+    );
+    assert_eq!(read["starting_inputs"], json!({"pin": {"secret": null}}));
+    assert_eq!(s.count(kept).await, 1);
+    let refused = person.run(&["workflow", "edit", "hook", "--input", "limit=null"]).await;
+    assert!(refused.code == 1 && refused.err.contains("starting_inputs.limit cannot become null"), "{refused:?}");
+    assert_eq!(s.count(kept).await, 1);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn the_last_result_is_in_each_row() {
     let s = Story::today().await;

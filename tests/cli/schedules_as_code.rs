@@ -89,6 +89,65 @@ async fn a_header_of_null_keeps_its_value() {
     s.end().await;
 }
 
+/// A list leaves out inputs and bodies of more than 1 KiB: the plan reads them completely.
+#[tokio::test]
+async fn large_members_that_a_file_drops_are_removed() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let pad = "x".repeat(2_000);
+    let with = |inputs: &str, body: &str| {
+        let action =
+            format!("{{type: http, method: POST, url: \"https://example.com/b\", body: {{pad: {pad}, {body}}}}}");
+        FILE.replace("  - name: b", &format!("  - name: b\n    starting_inputs: {{pad: {pad}, {inputs}}}"))
+            .replace("{type: log, message: b}", &action)
+    };
+    let pin = "pin: {secret: \"1234\"}";
+    let file =
+        person.write("a.yaml", &with("include_contractors: true, x: {one: 1, two: 2}", &format!("gone: 1, {pin}")));
+    person.ok(&["apply", "-f", &file]).await;
+    let file = person.write("a.yaml", &with("x: {two: 2}", "pin: {secret: null}"));
+    let plan = person.run(&["diff", "-f", &file]).await;
+    assert!(plan.code == 1 && plan.out.contains("1 to change"), "{plan:?}");
+    person.ok(&["apply", "-f", &file]).await;
+    let b = person.json(&["workflow", "get", "b"]).await;
+    assert_eq!(b["starting_inputs"], json!({"pad": pad, "x": {"two": 2}}));
+    assert_eq!(b["action"]["body"], json!({"pad": pad, "pin": {"secret": null}}));
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE action #>> '{body,pin,secret}' = '1234'").await, 1);
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    // What is exported has the same nulls.
+    let exported = person.write("b.yaml", &person.ok(&["export", "--owner", "payroll"]).await);
+    assert_eq!(person.run(&["diff", "-f", &exported]).await.code, 0);
+    s.end().await;
+}
+
+/// A new workflow has the nulls of its file, and keeps them. Where a null would be lost, the plan says so.
+#[tokio::test]
+async fn nulls_arrive_or_are_refused() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let with = |inputs: &str| FILE.replace("  - name: b", &format!("  - name: b\n    starting_inputs: {inputs}"));
+    for inputs in
+        [json!({"limit": null, "of": [null, {"x": null}], "n": 1}), json!({"limit": null, "of": [null], "n": 2})]
+    {
+        let file = person.write("a.yaml", &with(&inputs.to_string()));
+        person.ok(&["apply", "-f", &file]).await;
+        assert_eq!(person.json(&["workflow", "get", "b"]).await["starting_inputs"], inputs);
+        assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    }
+    let file = person.write("a.yaml", &with("{limit: null, n: null}"));
+    let said = person.run(&["apply", "-f", &file]).await;
+    assert!(said.code == 1 && said.out.contains("starting_inputs.n cannot become null"), "{said:?}");
+    assert_eq!(person.json(&["workflow", "get", "b"]).await["starting_inputs"]["n"], 2);
+
+    // Inputs that are one secret.
+    for inputs in ["{secret: \"1234\"}", "{secret: null}"] {
+        let file = person.write("a.yaml", &with(inputs));
+        person.ok(&["apply", "-f", &file]).await;
+        assert_eq!(s.count("SELECT count(*) FROM workflows WHERE starting_inputs ->> 'secret' = '1234'").await, 1);
+    }
+    s.end().await;
+}
+
 #[tokio::test]
 async fn prune_touches_only_the_owners() {
     let s = Story::today().await;

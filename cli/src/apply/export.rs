@@ -9,6 +9,7 @@ use clap::Args;
 use manifest::{OWNER_LABEL, VERSION};
 use serde_json::{Value, json};
 
+use super::complete::read_complete;
 use crate::client::Client;
 use crate::output::{Ordered, to_yaml};
 use crate::print::print_text;
@@ -63,9 +64,7 @@ pub(crate) async fn export_workflows(export: &Export) -> anyhow::Result<ExitCode
     let mut entries = Vec::with_capacity(listed.len());
     let mut has_hidden = false;
     for workflow in listed {
-        // A list leaves out large inputs and actions.
-        let is_cut = workflow.action_bytes.is_some() || workflow.starting_inputs_bytes.is_some();
-        let complete = if is_cut { client.read(&format!("/workflows/{}", workflow.id), &[]).await? } else { workflow };
+        let complete = read_complete(&client, workflow).await?;
         let team = teams.iter().find(|team| team.id == complete.team_id).map(|team| team.name.clone());
         let entry = entry_of(&complete, team, export.owner.as_deref())?;
         has_hidden |= has_null_header(&complete.action);

@@ -12,34 +12,15 @@ use manifest::{OWNER_LABEL, Team};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
+use super::complete::read_complete;
 use super::files::{FileEntry, Files};
 use crate::client::{Client, Refusal};
-use crate::common::changes_in_words;
+use crate::common::{changes_in_words, dry_run};
+use crate::merge_patch::{OPTIONAL, make_merge_patch};
 use crate::print::one_line;
 
 /// Dry runs in flight.
 const AT_ONCE: usize = 8;
-
-/// The fields of a workflow that a file may leave out: then they have their defaults.
-const OPTIONAL: [&str; 17] = [
-    "description",
-    "labels",
-    "cron_schedule",
-    "timezone",
-    "is_api",
-    "starting_inputs",
-    "starts_at",
-    "ends_at",
-    "overlap_policy",
-    "max_concurrent",
-    "catch_up_policy",
-    "catch_up_window_secs",
-    "spread_secs",
-    "timeout_secs",
-    "max_attempts",
-    "on_lost",
-    "pause_after_failures",
-];
 
 /// All steps.
 pub(super) struct Plan {
@@ -160,27 +141,9 @@ async fn plan_entry(
     one: &FileEntry,
     existing: Option<&WorkflowView>,
 ) -> anyhow::Result<Step> {
-    let dry = [("dry_run", "true".to_owned())];
-    let mut body = one.entry.fields.clone();
     let planned = match existing {
-        None => {
-            body.insert("team_id".to_owned(), json!(team));
-            let body = Value::Object(body);
-            let answer: anyhow::Result<Value> = client.write(Method::POST, "/workflows", &dry, &body).await;
-            answer.map(|answer| Kind::Create { body, changes: answer["changes"].clone() })
-        }
-        Some(workflow) => {
-            let patch = complete(body, workflow)?;
-            let path = format!("/workflows/{}", workflow.id);
-            let answer: anyhow::Result<Value> = client.merge(&path, &dry, &patch, workflow.version).await;
-            answer.map(|answer| match answer["changes"].as_array().is_none_or(Vec::is_empty) {
-                true => Kind::Keep,
-                false => {
-                    let (id, version) = (workflow.id, workflow.version);
-                    Kind::Change { id, version, patch, changes: answer["changes"].clone() }
-                }
-            })
-        }
+        None => plan_creation(client, team, one).await,
+        Some(listed) => plan_change(client, one, listed).await,
     };
     let kind = match planned {
         Ok(kind) => kind,
@@ -191,29 +154,34 @@ async fn plan_entry(
     Ok(Step { place: one.place(), name: one.entry.name.clone(), kind })
 }
 
-/// A field that the file leaves out gets its default: null in a merge patch.
-fn complete(mut fields: Map<String, Value>, existing: &WorkflowView) -> anyhow::Result<Value> {
+async fn plan_creation(client: &Client, team: i64, one: &FileEntry) -> anyhow::Result<Kind> {
+    let mut body = one.entry.fields.clone();
+    body.insert("team_id".to_owned(), json!(team));
+    let body = Value::Object(body);
+    let answer: Value = client.write(Method::POST, "/workflows", &dry_run(), &body).await?;
+    Ok(Kind::Create { body, changes: answer["changes"].clone() })
+}
+
+async fn plan_change(client: &Client, one: &FileEntry, listed: &WorkflowView) -> anyhow::Result<Kind> {
+    let existing = read_complete(client, listed.clone()).await?;
+    let (id, version) = (existing.id, existing.version);
+    let patch = match make_merge_patch(&existing, &complete(one.entry.fields.clone())) {
+        Ok(patch) => patch,
+        Err(why) => return Ok(Kind::Refused(format!("{why:#}"))),
+    };
+    let answer: Value = client.merge(&format!("/workflows/{id}"), &dry_run(), &patch, version).await?;
+    Ok(match answer["changes"].as_array().is_none_or(Vec::is_empty) {
+        true => Kind::Keep,
+        false => Kind::Change { id, version, patch, changes: answer["changes"].clone() },
+    })
+}
+
+/// A field that the file leaves out gets its default.
+fn complete(mut fields: Map<String, Value>) -> Map<String, Value> {
     for field in OPTIONAL {
         fields.entry(field.to_owned()).or_insert(Value::Null);
     }
-    let existing = serde_json::to_value(existing)?;
-    for (field, value) in &mut fields {
-        remove_others(value, &existing[field]);
-    }
-    Ok(Value::Object(fields))
-}
-
-/// A merge patch keeps the members of an object that it does not name, so that null has to remove what the file does not have.
-fn remove_others(wanted: &mut Value, existing: &Value) {
-    let (Value::Object(wanted), Value::Object(existing)) = (wanted, existing) else { return };
-    for (name, existing) in existing {
-        match wanted.get_mut(name) {
-            // Also a secret, which reads as null: null in a file keeps the stored one.
-            Some(same) if same == existing => drop(wanted.remove(name)),
-            Some(wanted) => remove_others(wanted, existing),
-            None => drop(wanted.insert(name.clone(), Value::Null)),
-        }
-    }
+    fields
 }
 
 impl Step {

@@ -51,7 +51,7 @@ pub(crate) struct Fields {
     /// Missed times run late: `none`, `skip` (only the newest) or `run_all`.
     #[arg(help_heading = "Fields", long, value_name = "POLICY")]
     catch_up: Option<String>,
-    /// Another field, by its name in the API: `spread_secs=60`. Repeat it for further ones.
+    /// Another field, by its name in the API: `spread_secs=60`, or null for its default. Repeat it for further ones.
     #[arg(help_heading = "Fields", long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
     /// How many attempts may fail before a run fails.

@@ -9,14 +9,14 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, bail};
 use api_types::workflows::WorkflowView;
 use clap::Args;
-use reqwest::Method;
 use serde_json::{Map, Value};
 
 use super::body::Fields;
 use super::show::print_workflow;
 use crate::client::Client;
-use crate::common::{Common, DryRun, print_changes};
+use crate::common::{Common, DryRun, dry_run, print_dry_run};
 use crate::config::text_variable;
+use crate::merge_patch::make_merge_patch;
 use crate::named::find_workflow;
 use crate::output::to_yaml;
 use crate::print::{print_error, print_text};
@@ -66,15 +66,15 @@ pub(crate) struct Edit {
 pub(super) async fn edit_workflow(edit: &Edit) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&edit.common.access).await?;
     let before = find_workflow(&client, &edit.workflow).await?;
-    let mut patch = edit.fields.to_body()?;
-    patch.extend(edit.name.clone().map(|name| ("name".to_owned(), Value::String(name))));
-    if !patch.is_empty() {
-        return save(&client, edit, &before, patch).await;
+    let mut wanted = edit.fields.to_body()?;
+    wanted.extend(edit.name.clone().map(|name| ("name".to_owned(), Value::String(name))));
+    if !wanted.is_empty() {
+        return save(&client, edit, &before, wanted).await;
     }
     let folder = std::env::temp_dir().join(format!("cronbox-{}", uuid::Uuid::new_v4()));
     let file = folder.join("workflow.yaml");
     let saved = match edit_in_editor(&before, &folder, &file) {
-        Ok(patch) => save(&client, edit, &before, patch).await,
+        Ok(wanted) => save(&client, edit, &before, wanted).await,
         Err(error) => Err(error),
     };
     match &saved {
@@ -85,27 +85,29 @@ pub(super) async fn edit_workflow(edit: &Edit) -> anyhow::Result<ExitCode> {
     saved
 }
 
+/// Gives the workflow these fields, each completely; null restores a default.
 async fn save(
     client: &Client,
     edit: &Edit,
     before: &WorkflowView,
-    patch: Map<String, Value>,
+    wanted: Map<String, Value>,
 ) -> anyhow::Result<ExitCode> {
-    if patch.is_empty() && edit.common.output.is_for_programs() {
+    if wanted.is_empty() && edit.common.output.is_for_programs() {
         return print_workflow(edit.common.output, before);
     }
-    if patch.is_empty() {
+    if wanted.is_empty() {
         return print_text("nothing was changed\n");
     }
-    let (path, patch) = (format!("/workflows/{}", before.id), Value::Object(patch));
+    let (path, patch) = (format!("/workflows/{}", before.id), make_merge_patch(before, &wanted)?);
     if edit.dry_run.is_dry() {
-        return print_changes(client, Method::PATCH, &path, &patch, edit.common.output).await;
+        let answer: Value = client.merge(&path, &dry_run(), &patch, before.version).await?;
+        return print_dry_run(&answer, edit.common.output);
     }
-    let changed: WorkflowView = client.write_version(Method::PATCH, &path, &[], &patch, before.version).await?;
+    let changed: WorkflowView = client.merge(&path, &[], &patch, before.version).await?;
     print_workflow(edit.common.output, &changed)
 }
 
-/// Opens the fields in the editor; returns those that were changed.
+/// Opens the fields in the editor; returns those that were changed, and null for those whose line was removed.
 fn edit_in_editor(before: &WorkflowView, folder: &Path, file: &Path) -> anyhow::Result<Map<String, Value>> {
     let Value::Object(all) = serde_json::to_value(before)? else { bail!("the workflow is no object") };
     let shown: Map<String, Value> =
@@ -115,7 +117,8 @@ fn edit_in_editor(before: &WorkflowView, folder: &Path, file: &Path) -> anyhow::
     run_editor(file)?;
     let text = fs::read_to_string(file).context("cannot read the file again")?;
     let edited: Map<String, Value> = serde_saphyr::from_str(&text).context("the file is no YAML any more")?;
-    let removed = shown.keys().filter(|field| !edited.contains_key(*field)).map(|field| (field.clone(), Value::Null));
+    let removed = shown.iter().filter(|(field, value)| !value.is_null() && !edited.contains_key(*field));
+    let removed = removed.map(|(field, _)| (field.clone(), Value::Null));
     let changed = edited.iter().filter(|(field, value)| shown.get(*field) != Some(*value));
     Ok(changed.map(|(field, value)| (field.clone(), value.clone())).chain(removed).collect())
 }
