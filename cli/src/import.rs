@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use self::definition::{Imported, file_text};
-use crate::print::{print_error, print_text};
+use crate::print::{print_error, print_file};
 
 /// Where the schedules come from.
 #[derive(Subcommand)]
@@ -82,7 +82,7 @@ fn read_source(source: &Source) -> anyhow::Result<String> {
 }
 
 fn print_imported(source: &Source, imported: &Imported) -> anyhow::Result<ExitCode> {
-    print_text(&file_text(source.team.as_deref(), source.owner.as_deref(), source.target.as_deref(), imported)?)?;
+    print_file(&file_text(source.team.as_deref(), source.owner.as_deref(), source.target.as_deref(), imported)?)?;
     let refused = imported.refused();
     print_error(&format!("{} schedules taken over, {refused} not; read the notes in the file", imported.taken()));
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -2,7 +2,7 @@
 //!
 //! What is printed has text of servers, of clients and of queues: it must not control the terminal, nor begin a line.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -37,6 +37,15 @@ pub(crate) fn pass_json_lines(lines: &str) -> anyhow::Result<bool> {
 /// Writes text of several lines, without characters that control the terminal.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     is_pipe_closed(io::stdout().lock().write_all(printable_lines(text).as_bytes()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file that another command reads: exactly as it is, unless standard output is a terminal, which it could control.
+pub(crate) fn print_file(text: &str) -> anyhow::Result<ExitCode> {
+    if io::stdout().is_terminal() {
+        return print_text(text);
+    }
+    is_pipe_closed(io::stdout().lock().write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Spanned;
 
 pub use complaint::{Complaint, Lines};
+pub use substitute::escape_variables;
 
 /// The form of the file.
 pub const VERSION: &str = "cronbox/v1";
@@ -63,7 +64,7 @@ pub enum Team {
     Numbered(i64),
 }
 
-/// Parses a file. `environment` finds the value of `${env:NAME}`.
+/// Parses a file. `environment` finds the value of `${env:NAME}`; `$${env:` is that text itself.
 ///
 /// # Errors
 /// Returns all complaints about the file.
@@ -227,6 +228,37 @@ mod tests {
         let kept = parse(&header("${secret:token}")).unwrap();
         assert_eq!(kept.entries[0].fields["action"]["headers"]["x"], "${secret:token}");
         assert_eq!(complaints(&header("${env:OTHER}")), ["3: action: the environment has no variable OTHER"]);
+    }
+
+    /// What is exported or imported is text of other people. In a file it must name no variable of the reader, and be the same text.
+    #[test]
+    fn every_escaped_text_is_read_as_it_was() {
+        let parts = ["$", "${env:", "TOKEN}", "${secret:a}", "x\n"];
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let longer = texts.iter().flat_map(|text| parts.map(|part| format!("{text}{part}"))).collect::<Vec<_>>();
+            texts.extend(longer);
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        let fields = json!({"name": "a", "labels": {"a": "${env:TOKEN}"}, "starting_inputs": {"texts": texts}});
+        let mut escaped = fields.clone();
+        escape_variables(&mut escaped);
+        let manifest = parse(&json!({ "workflows": [escaped] }).to_string()).unwrap();
+        assert_eq!(Value::Object(manifest.entries[0].fields.clone()), fields);
+    }
+
+    #[test]
+    fn escapes_and_variables_mix() {
+        let read = |message: &str| {
+            let text = json!({"workflows": [{"name": "a", "action": {"message": message}}]}).to_string();
+            parse(&text).unwrap().entries[0].fields["action"]["message"].clone()
+        };
+        assert_eq!(
+            read("${env:TOKEN}$${env:TOKEN} $$${env:OTHER ${env:TOKEN}"),
+            "hunter2${env:TOKEN} $${env:OTHER hunter2"
+        );
+        assert_eq!(read("$$ $${secret:a}"), "$$ $${secret:a}", "there is nothing to escape");
     }
 
     /// The text may contain header values.

@@ -282,6 +282,29 @@ async fn wrong_files_change_nothing() {
     s.end().await;
 }
 
+/// Any editor writes texts by the API. In an exported file they name no variable of the person or the CI that applies it, and no
+/// character of them changes.
+#[tokio::test]
+async fn exported_texts_stay_as_they_are() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let text = "a\n\tb\r\nc ${env:GREETING} $${env:CRONBOX_KEY} $$${env: \u{200f}\u{2028}#: 'd\"";
+    let body = json!({"name": "${env:GREETING}", "description": text, "labels": {"owner": "payroll"},
+        "action": {"type": "log", "message": text}, "starting_inputs": {"a": ["${env:HOME} ${secret:b}", text, "m\n\tn \u{200f}"]}});
+    s.editor().post("/api/v1/workflows", &body).await.expect(201);
+    let exported = person.ok(&["export", "--owner", "payroll"]).await;
+    let file = person.write("a.yaml", &exported);
+    let same = person.ok(&["diff", "-f", &file]).await;
+    assert!(same.contains("0 to create, 0 to change, 0 to archive, 1 unchanged"), "{same}\n{exported}");
+    person.ok(&["delete", "-f", &file]).await;
+    person.ok(&["apply", "-f", &file]).await;
+    let read = person.json(&["workflow", "get", "${env:GREETING}"]).await;
+    for field in ["description", "action", "starting_inputs"] {
+        assert_eq!(read[field], body[field], "{exported}");
+    }
+    s.end().await;
+}
+
 #[tokio::test]
 async fn what_is_exported_can_be_applied() {
     let s = Story::today().await;

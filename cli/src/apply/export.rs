@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use api_types::teams::ListedTeamView;
 use api_types::workflows::WorkflowView;
 use clap::Args;
-use manifest::{OWNER_LABEL, VERSION};
+use manifest::{OWNER_LABEL, VERSION, escape_variables};
 use serde_json::{Value, json};
 
 use super::complete::read_complete;
 use crate::client::Client;
 use crate::output::{Ordered, to_yaml};
-use crate::print::print_text;
+use crate::print::print_file;
 use crate::settings::Access;
 
 /// The fields of a file in their order, each with its default, which is left out.
@@ -70,7 +70,7 @@ pub(crate) async fn export_workflows(export: &Export) -> anyhow::Result<ExitCode
         has_hidden |= has_null_header(&complete.action);
         entries.push(entry);
     }
-    print_text(&file_text(export.owner.as_deref(), &entries, has_hidden)?)
+    print_file(&file_text(export.owner.as_deref(), &entries, has_hidden)?)
 }
 
 fn entry_of(workflow: &WorkflowView, team: Option<String>, owner: Option<&str>) -> anyhow::Result<Ordered> {
@@ -89,6 +89,8 @@ fn entry_of(workflow: &WorkflowView, team: Option<String>, owner: Option<&str>) 
             entry.push((field.to_owned(), value));
         }
     }
+    // Any editor has written these texts, and the environment is that of the person or the CI that applies the file.
+    entry.iter_mut().for_each(|(_, value)| escape_variables(value));
     Ok(Ordered(entry))
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use manifest::VERSION;
+use manifest::{VERSION, escape_variables};
 use schedule::{Cron, parse_timezone};
 use serde_json::{Map, Value, json};
 
 use crate::output::{Ordered, to_yaml};
+use crate::print::one_line;
 
 /// All schedules of a file, in their order.
 #[derive(Debug, Default)]
@@ -96,7 +97,7 @@ pub(super) fn file_text(
     target: Option<&str>,
     imported: &Imported,
 ) -> anyhow::Result<String> {
-    let mut text: String = imported.notes.iter().map(|note| format!("# {note}\n")).collect();
+    let mut text: String = imported.notes.iter().map(|note| comment("", note)).collect();
     text.push_str(&format!("version: {VERSION}\n"));
     for (name, value) in [("owner", owner), ("team", team)] {
         if let Some(value) = value {
@@ -109,22 +110,23 @@ pub(super) fn file_text(
         text.push_str("workflows:\n");
     }
     for definition in &imported.definitions {
-        for note in &definition.notes {
-            for note_line in note.lines() {
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "  # {note_line}");
-            }
-        }
+        definition.notes.iter().for_each(|note| text.push_str(&comment("  ", note)));
         if definition.cron.is_none() {
-            let _ = writeln!(text, "  # not taken over: {}", definition.name.replace('\n', " "));
+            text.push_str(&comment("  ", &format!("not taken over: {}", definition.name)));
             continue;
         }
         let entry = serde_saphyr::to_string(&[entry(definition, target)])?;
         for entry_line in entry.lines() {
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "  {entry_line}");
         }
     }
     Ok(text)
+}
+
+/// A comment in the file. Whatever breaks a line in YAML breaks none here, so that no text of the other scheduler leaves it.
+fn comment(indent: &str, text: &str) -> String {
+    text.lines().map(|line| format!("{indent}# {}\n", one_line(line))).collect()
 }
 
 fn line(text: &str) -> String {
@@ -142,10 +144,50 @@ fn entry(definition: &Definition, target: Option<&str>) -> Ordered {
         entry.push(("timezone".to_owned(), json!(timezone)));
     }
     entry.extend(definition.fields.clone());
-    let action = match target {
-        Some(url) => json!({"type": "http", "method": "POST", "url": url}),
-        None => json!({"type": "log", "message": format!("{} is due", definition.name)}),
-    };
-    entry.push(("action".to_owned(), action));
+    if target.is_none() {
+        let message = format!("{} is due", definition.name);
+        entry.push(("action".to_owned(), json!({"type": "log", "message": message})));
+    }
+    // The texts of the other scheduler name no variable of ours. The target is of the person who imports, and may name some.
+    entry.iter_mut().for_each(|(_, value)| escape_variables(value));
+    if let Some(url) = target {
+        entry.push(("action".to_owned(), json!({"type": "http", "method": "POST", "url": url})));
+    }
     Ordered(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name, a command or an argument of the other scheduler is a value in the file, or a comment, and never its structure or a
+    /// variable of the reader.
+    #[test]
+    fn texts_of_others_stay_texts() {
+        let evil =
+            "x\r  - name: injected\n  - name: second\u{2028}${env:CRONBOX_KEY} $${env:A} ${secret:b} \t#\u{200f}'\"";
+        let mut definition =
+            Definition { name: "${env:HOME}".to_owned(), what: evil.to_owned(), ..Definition::default() };
+        definition.take_cron("0 9 * * *");
+        definition.set("starting_inputs", json!({ "command": evil }));
+        definition.note(evil);
+        let mut refused = definition.clone();
+        refused.cron = None;
+        let mut imported = Imported { notes: vec![evil.to_owned()], ..Imported::default() };
+        imported.add(definition);
+        imported.add(refused);
+        let text = file_text(Some("team"), Some("own"), None, &imported).unwrap();
+        let manifest = manifest::parse_manifest(&text, &|_| None).unwrap();
+        let [entry] = &manifest.entries[..] else { panic!("{text}") };
+        let fields = &entry.fields;
+        assert_eq!((entry.name.as_str(), &fields["description"]), ("${env:HOME}", &json!(evil)));
+        assert_eq!(fields["starting_inputs"], json!({ "command": evil }));
+        assert_eq!(fields["action"]["message"], "${env:HOME} is due");
+        let target = file_text(None, None, Some("https://${env:STAGE}.example"), &imported).unwrap();
+        let manifest = manifest::parse_manifest(&target, &|name| (name == "STAGE").then(|| "test".to_owned())).unwrap();
+        assert_eq!(
+            manifest.entries[0].fields["action"]["url"], "https://test.example",
+            "the target is the reader's own"
+        );
+    }
 }
