@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use schedule::{TimezoneError, parse_timezone};
 
 use self::definition::{Imported, file_text};
 use crate::print::{print_error, print_file};
@@ -55,8 +56,13 @@ pub(crate) struct Crontab {
     #[arg(long)]
     system: bool,
     /// The timezone of the machine, unless the file sets `CRON_TZ`.
-    #[arg(long, value_name = "NAME", default_value = "UTC")]
+    #[arg(long, value_name = "NAME", default_value = "UTC", value_parser = check_timezone)]
     timezone: String,
+}
+
+/// Parses the option of a crontab: by a name that does not exist, all times would be those of UTC.
+fn check_timezone(name: &str) -> Result<String, TimezoneError> {
+    parse_timezone(name).map(|_| name.to_owned())
 }
 
 /// Prints the file, and how much was taken over; exit 1 if a schedule was not.

@@ -68,6 +68,18 @@ async fn workflows_of_github_are_taken_over() {
     s.end().await;
 }
 
+/// UTC in the place of a misspelt zone would move every time.
+#[tokio::test]
+async fn unknown_timezones_are_refused() {
+    let person = Person::without_key();
+    let text = "CRON_TZ=Europe/Pari\n0 3 * * * /opt/job.sh\n";
+    let said = person.run_with(&["import", "crontab", "-"], text).await;
+    assert!(said.code == 1 && said.err.contains("0 schedules taken over, 1 not;"), "{said:?}");
+    assert!(said.out.contains("# NOT TAKEN OVER, the timezone Europe/Pari: "), "{said:?}");
+    let said = person.run_with(&["import", "crontab", "-", "--timezone", "Europe/Pari"], text).await;
+    assert!(said.code == 2 && said.out.is_empty() && said.err.contains("Europe/Pari"), "{said:?}");
+}
+
 /// With a target, a team and an owner the file needs no further edit.
 #[tokio::test]
 async fn an_import_names_target_team_and_owner() {

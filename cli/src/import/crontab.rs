@@ -4,7 +4,7 @@
 //! |---|---|
 //! | both day fields are restricted | the time is due if one of them matches, as in our dialect |
 //! | `@reboot` | not taken over: it has no time |
-//! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone |
+//! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone of the times, `TZ` only that of the commands |
 //! | `%` in the command | a line break in cron, so the rest is its standard input |
 //! | 7 for Sunday, names, `~` (random) | names and 7 as they are; `~` is not taken over: `spread_secs` spreads |
 
@@ -29,9 +29,11 @@ pub(super) fn import_crontab(text: &str, system: bool, timezone: &str) -> Import
     for (nth, written) in text.lines().enumerate() {
         match read_line(written) {
             Line::Nothing => {}
-            Line::Variable("CRON_TZ" | "TZ", value) => value.clone_into(&mut timezone),
+            Line::Variable("CRON_TZ", value) => value.clone_into(&mut timezone),
             Line::Variable(name, value) => {
-                imported.notes.push(format!("line {}: the jobs after it had the variable {name}={value}", nth + 1));
+                let more = if name == "TZ" { ", which does not change their times" } else { "" };
+                let note = format!("line {}: the jobs after it had the variable {name}={value}{more}", nth + 1);
+                imported.notes.push(note);
             }
             Line::Job(times, rest) => {
                 imported.add(definition(&times, rest, system, &timezone, nth + 1));
@@ -77,12 +79,12 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
     // The first - of cronie: no mail and no log line.
     let times = times.strip_prefix('-').unwrap_or(times);
     match times {
-        "@reboot" => definition.note("NOT TAKEN OVER, @reboot: it has no time; run it when the machine starts"),
+        "@reboot" => definition.refuse("@reboot: it has no time; run it when the machine starts"),
         _ if times.starts_with('@') && !MACROS.contains(&times) => {
-            definition.note(format!("NOT TAKEN OVER, {times}: it is no macro that names a time"));
+            definition.refuse(format_args!("{times}: it is no macro that names a time"));
         }
         _ if times.contains('~') => {
-            definition.note(format!("NOT TAKEN OVER, {times}: ~ is a random minute; choose one, and see spread_secs"));
+            definition.refuse(format_args!("{times}: ~ is a random minute; choose one, and see spread_secs"));
         }
         _ => definition.take_cron(times),
     }
@@ -146,7 +148,7 @@ mod tests {
     fn what_is_not_taken_over_is_said() {
         for text in ["@reboot start", "0~59 * * * * x", "61 * * * * x", "0 9 * *", "@fortnightly x"] {
             let job = one(text);
-            assert!(job.cron.is_none() && job.notes[0].starts_with("NOT TAKEN OVER"), "{text}: {job:?}");
+            assert!(!job.is_taken() && job.notes[0].starts_with("NOT TAKEN OVER"), "{text}: {job:?}");
         }
         let percent = one("0 0 * * * mail -s hi me%body\\% of it");
         assert!(percent.notes.iter().any(|note| note.contains("standard input")), "{percent:?}");
@@ -160,6 +162,30 @@ mod tests {
         assert_eq!((job.name.as_str(), job.timezone.as_deref()), ("job", Some("Europe/Paris")));
         assert!(job.notes.iter().any(|note| note == "it ran as the user root"), "{job:?}");
         assert_eq!(imported.notes, ["line 2: the jobs after it had the variable MAILTO=ops@example.com"]);
+    }
+
+    /// crontab(5): TZ is only in the environment of the commands.
+    #[test]
+    fn tz_does_not_move_times() {
+        for (before, expected) in [("", Some("Europe/Paris")), ("CRON_TZ=Asia/Tokyo\n", Some("Asia/Tokyo"))] {
+            let imported = import_crontab(&format!("{before}TZ=UTC\n0 9 * * 1-5 payroll\n"), false, "Europe/Paris");
+            assert_eq!(imported.definitions[0].timezone.as_deref(), expected);
+            let [note] = &imported.notes[..] else { panic!("{imported:?}") };
+            assert!(note.ends_with("TZ=UTC, which does not change their times"), "{note}");
+        }
+    }
+
+    /// UTC in its place would shift every time.
+    #[test]
+    fn jobs_of_an_unknown_zone_are_refused() {
+        let text = "0 8 * * * a\nCRON_TZ=Europe/Pari\n0 9 * * * b\nCRON_TZ=Europe/Paris\n0 10 * * * c\n";
+        let imported = import_crontab(text, false, "UTC");
+        assert_eq!((imported.taken(), imported.refused()), (2, 1));
+        let refused = &imported.definitions[1];
+        assert!(
+            !refused.is_taken() && refused.notes[0].starts_with("NOT TAKEN OVER, the timezone Europe/Pari"),
+            "{refused:?}"
+        );
     }
 
     #[test]

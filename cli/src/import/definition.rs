@@ -1,6 +1,6 @@
 //! What an import makes of a schedule, and the file of all of them.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use manifest::{VERSION, escape_variables};
 use schedule::{Cron, parse_timezone};
@@ -23,6 +23,8 @@ pub(super) struct Definition {
     pub(super) name: String,
     /// Its cron in our dialect; `None`: it cannot be written.
     pub(super) cron: Option<String>,
+    /// Whether it would run at other times than before, so that the file has it as a comment only.
+    pub(super) is_refused: bool,
     pub(super) timezone: Option<String>,
     /// What it runs, for people.
     pub(super) what: String,
@@ -37,24 +39,35 @@ impl Definition {
         self.notes.push(text.into());
     }
 
+    /// Does not take it over, for this reason.
+    pub(super) fn refuse(&mut self, why: impl Display) {
+        self.is_refused = true;
+        self.note(format!("NOT TAKEN OVER, {why}"));
+    }
+
+    /// Whether the file has it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.cron.is_some() && !self.is_refused
+    }
+
     pub(super) fn set(&mut self, field: &str, value: Value) {
         self.fields.insert(field.to_owned(), value);
     }
 
-    /// Takes a cron if our dialect knows it; else a note says why not.
+    /// Takes a cron if our dialect knows it; else a note says why the schedule is not taken over.
     pub(super) fn take_cron(&mut self, text: &str) {
         match Cron::parse(text) {
             Ok(_) => self.cron = Some(text.to_owned()),
-            Err(error) => self.note(format!("NOT TAKEN OVER, the schedule {text}: {error}")),
+            Err(error) => self.refuse(format_args!("the schedule {text}: {error}")),
         }
     }
 
-    /// Takes a timezone if it is known.
+    /// Takes a timezone if it is known; else the schedule is not taken over, because it would run at the times of UTC.
     pub(super) fn take_timezone(&mut self, name: &str) {
         match parse_timezone(name) {
             Ok(_) if name == "UTC" => {}
             Ok(_) => self.timezone = Some(name.to_owned()),
-            Err(_) => self.note(format!("the timezone {name} is not known: the times are those of UTC")),
+            Err(error) => self.refuse(format_args!("the timezone {name}: {error}")),
         }
     }
 }
@@ -78,7 +91,7 @@ impl Imported {
 
     /// How many schedules are taken over.
     pub(super) fn taken(&self) -> usize {
-        self.definitions.iter().filter(|definition| definition.cron.is_some()).count()
+        self.definitions.iter().filter(|definition| definition.is_taken()).count()
     }
 
     /// How many are not.
@@ -111,7 +124,7 @@ pub(super) fn file_text(
     }
     for definition in &imported.definitions {
         definition.notes.iter().for_each(|note| text.push_str(&comment("  ", note)));
-        if definition.cron.is_none() {
+        if !definition.is_taken() {
             text.push_str(&comment("  ", &format!("not taken over: {}", definition.name)));
             continue;
         }
@@ -172,7 +185,7 @@ mod tests {
         definition.set("starting_inputs", json!({ "command": evil }));
         definition.note(evil);
         let mut refused = definition.clone();
-        refused.cron = None;
+        refused.take_timezone(evil);
         let mut imported = Imported { notes: vec![evil.to_owned()], ..Imported::default() };
         imported.add(definition);
         imported.add(refused);

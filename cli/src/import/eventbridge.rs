@@ -26,12 +26,12 @@ fn definition(item: &Value) -> Definition {
         Definition { name: text("Name").to_owned(), what: text("Description").to_owned(), ..Definition::default() };
     match text("ScheduleExpression") {
         "" if item["EventPattern"].is_string() => {
-            definition.note("NOT TAKEN OVER: a rule of an event pattern has no schedule");
+            definition.refuse("because a rule of an event pattern has no schedule");
         }
-        "" => definition.note("NOT TAKEN OVER: it has no ScheduleExpression; a list of schedules leaves it out: read each by `aws scheduler get-schedule`"),
+        "" => definition.refuse("because it has no ScheduleExpression; a list of schedules leaves it out: read each by `aws scheduler get-schedule`"),
         expression if expression.starts_with("rate(") => take_rate(&mut definition, expression),
         expression if expression.starts_with("at(") => {
-            definition.note(format!("NOT TAKEN OVER, {expression}: it fires once; fire a workflow then"));
+            definition.refuse(format_args!("{expression}: it fires once; fire a workflow then"));
         }
         expression => definition.take_cron(expression),
     }
@@ -88,9 +88,8 @@ fn take_rate(definition: &mut Definition, expression: &str) {
             definition.note(format!("{expression} counted from its creation; this cron counts from midnight in UTC"));
             definition.take_cron(&cron);
         }
-        None => definition.note(format!(
-            "NOT TAKEN OVER, {expression}: it divides neither the hour nor the day, so no cron means it"
-        )),
+        None => definition
+            .refuse(format_args!("{expression}: it divides neither the hour nor the day, so no cron means it")),
     }
 }
 

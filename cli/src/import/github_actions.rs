@@ -17,7 +17,7 @@ pub(super) fn import_actions(text: &str) -> anyhow::Result<Imported> {
         let mut definition = Definition { name: name.to_owned(), ..Definition::default() };
         match schedule["cron"].as_str() {
             Some(cron) => definition.take_cron(cron.trim()),
-            None => definition.note("NOT TAKEN OVER: the schedule has no cron"),
+            None => definition.refuse("because the schedule has no cron"),
         }
         if let Some(zone) = schedule["timezone"].as_str() {
             definition.take_timezone(zone);

@@ -79,11 +79,9 @@ fn take_schedule(definition: &mut Definition, spec: &Value) {
         None => (None, written),
     };
     match cron {
-        "" => definition.note("NOT TAKEN OVER: it has no schedule"),
+        "" => definition.refuse("because it has no schedule"),
         every if every.starts_with("@every") => {
-            definition.note(format!(
-                "NOT TAKEN OVER, {every}: it counts from the start; write a cron, for example */5 * * * *"
-            ));
+            definition.refuse(format_args!("{every}: it counts from the start; write a cron, for example */5 * * * *"));
         }
         cron => definition.take_cron(cron),
     }
