@@ -7,7 +7,9 @@
 //! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone of the times, `TZ` only that of the commands |
 //! | `%` in the command | a line break in cron, so the rest is its standard input |
 //! | 7 for Sunday, names, `~` (random) | names and 7 as they are; `~` is not taken over: `spread_secs` spreads |
+//! | six fields, as other schedulers have | not taken over: cron would read the first five, and run the sixth |
 
+use schedule::Cron;
 use serde_json::json;
 
 use super::definition::{Definition, Imported};
@@ -86,6 +88,11 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
         _ if times.contains('~') => {
             definition.refuse(format_args!("{times}: ~ is a random minute; choose one, and see spread_secs"));
         }
+        _ if !times.starts_with('@') && rest.split_whitespace().next().is_some_and(is_field) => {
+            definition.refuse(format_args!(
+                "{times} {rest}: it has more than five fields; write the five that a crontab has, without seconds or years"
+            ));
+        }
         _ => definition.take_cron(times),
     }
     definition.take_timezone(timezone);
@@ -106,6 +113,14 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
         definition.set("starting_inputs", json!({ "command": command }));
     }
     definition
+}
+
+/// Whether a word is a field of a cron, and not a command.
+fn is_field(word: &str) -> bool {
+    let is_numeric = word.chars().all(|one| one.is_ascii_digit() || "*?,-/".contains(one));
+    let has_value = word.contains(|one: char| one.is_ascii_digit() || "*?".contains(one));
+    // Weekdays by name, or with the signs of this field.
+    (is_numeric && has_value) || Cron::parse(&format!("* * * * {word}")).is_ok()
 }
 
 /// The first % that is not `\%`.
@@ -150,6 +165,8 @@ mod tests {
             let job = one(text);
             assert!(!job.is_taken() && job.notes[0].starts_with("NOT TAKEN OVER"), "{text}: {job:?}");
         }
+        let job = one("0 9 * * * 7z a b");
+        assert!(job.is_taken() && job.name == "7z", "a digit begins this command: {job:?}");
         let percent = one("0 0 * * * mail -s hi me%body\\% of it");
         assert!(percent.notes.iter().any(|note| note.contains("standard input")), "{percent:?}");
     }
@@ -162,6 +179,25 @@ mod tests {
         assert_eq!((job.name.as_str(), job.timezone.as_deref()), ("job", Some("Europe/Paris")));
         assert!(job.notes.iter().any(|note| note == "it ran as the user root"), "{job:?}");
         assert_eq!(imported.notes, ["line 2: the jobs after it had the variable MAILTO=ops@example.com"]);
+    }
+
+    /// The first five of them are a cron of another meaning: the third of each month at midnight in the place of each day at three.
+    #[test]
+    fn more_than_five_fields_are_refused() {
+        for text in [
+            "0 0 3 * * * payroll",
+            "0 0 9 * * 1-5 payroll",
+            "0 0 9 * * MON-FRI payroll",
+            "0 0 9 ? * fri payroll",
+            "0 0 9 ? * 5#2 payroll",
+            "0 */5 * * * ? payroll",
+            "0 9 * * ? 2030 payroll",
+        ] {
+            let job = one(text);
+            assert!(!job.is_taken() && job.notes[0].contains("more than five fields"), "{text}: {job:?}");
+        }
+        let system = import_crontab("0 0 3 * * * root payroll", true, "UTC");
+        assert_eq!(system.refused(), 1, "{system:?}");
     }
 
     /// crontab(5): TZ is only in the environment of the commands.
