@@ -1,8 +1,15 @@
 //! Other schedulers' files become files that the app takes.
 
-use tests::Story;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
-use crate::{Person, data};
+use local::config::target_folder;
+use serde_json::{Value, json};
+use stand_in::{Clock, Options, StandIn, StandInServer};
+use tests::Story;
+use tokio::process::Command;
+
+use crate::{Person, Said, data, variable};
 
 /// Imports a file and asks the app whether it would take every workflow.
 async fn assert_taken(s: &Story, person: &Person, words: &[&str], taken: usize, refused: usize) -> String {
@@ -34,6 +41,77 @@ async fn schedules_of_eventbridge_are_taken_over() {
         assert!(text.contains(part), "{part}: {text}");
     }
     s.end().await;
+}
+
+/// Runs the first commands of a page, until `diff`, as a person pastes them into a shell. `aws` is looked for in the person's
+/// folder `bin`, and then in the venv.
+async fn run_page(person: &Person, page: &str, variables: &[(&str, &str)]) -> Said {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrate").join(page);
+    let text = std::fs::read_to_string(file).unwrap();
+    let block = text.split("```console\n").nth(1).unwrap();
+    let (commands, _) = block.split_once("$ cronbox diff").unwrap();
+    let commands: Vec<&str> = commands.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
+    let folders = [person.home.join("bin"), target_folder().join("debug"), target_folder().join("venv/bin")];
+    let inherited = variable("PATH").unwrap();
+    let path = folders.into_iter().chain(std::env::split_paths(&inherited));
+    let mut shell = Command::new("bash");
+    shell.arg("-c").arg(commands.join("\n")).env_clear().env("PATH", std::env::join_paths(path).unwrap());
+    shell.env("HOME", &person.home).envs(variables.iter().copied()).current_dir(&person.home).kill_on_drop(true);
+    let output = shell.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// `list-schedules` names those of all groups, and two groups may have a schedule of the same name.
+#[tokio::test]
+async fn the_page_about_eventbridge_reads_all_groups() {
+    let served = StandInServer::start_anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let post = async |path: &str, body: Value| {
+        let answer = http.post(format!("{}{path}", served.endpoint)).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    };
+    let target = json!({"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": "arn:aws:iam::123456789012:role/r"});
+    let schedule =
+        json!({"ScheduleExpression": "cron(0 9 * * ? *)", "FlexibleTimeWindow": {"Mode": "OFF"}, "Target": target});
+    post("/schedules/payroll", schedule.clone()).await;
+    post("/schedule-groups/billing", json!({})).await;
+    let mut other = schedule;
+    other["GroupName"] = json!("billing");
+    other["ScheduleExpression"] = json!("cron(0 18 * * ? *)");
+    other["EndDate"] = json!(4_102_444_800_i64);
+    post("/schedules/payroll", other).await;
+
+    let person = Person::without_key();
+    let variables = [
+        ("AWS_ENDPOINT_URL_SCHEDULER", served.endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", "local"),
+        ("AWS_SECRET_ACCESS_KEY", "local"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_CONFIG_FILE", "/dev/null"),
+    ];
+    let said = run_page(&person, "eventbridge.md", &variables).await;
+    assert!(said.code == 0 && said.err.contains("2 schedules taken over, 0 not;"), "{said:?}");
+    let imported = std::fs::read_to_string(person.home.join("billing.yaml")).unwrap();
+    for part in ["(0 9 * * ? *)", "(0 18 * * ? *)", "it was in the group billing", "2100-01-01T00:00:00Z"] {
+        assert!(imported.contains(part), "{part}: {imported}");
+    }
+}
+
+/// A schedule that cannot be read would be lost silently in a file of the others.
+#[tokio::test]
+async fn the_page_about_eventbridge_imports_all_or_nothing() {
+    let person = Person::without_key();
+    let answer = "{\"Name\": \"payroll\", \"ScheduleExpression\": \"rate(1 hour)\"}";
+    let aws = format!(
+        "#!/bin/sh\ncase $2 in\nlist-schedules) printf 'default\\tpayroll\\nbilling\\tpayroll\\n';;\n\
+         *) [ \"$4\" = default ] && echo '{answer}';;\nesac\n"
+    );
+    let program = person.write("bin/aws", &aws);
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = run_page(&person, "eventbridge.md", &[]).await;
+    assert_ne!(said.code, 0, "{said:?}");
+    assert!(person.home.join("schedules.json").exists() && !person.home.join("billing.yaml").exists(), "{said:?}");
 }
 
 #[tokio::test]

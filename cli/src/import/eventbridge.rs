@@ -3,19 +3,27 @@
 //! `cron(minute hour day month weekday year)` counts Sunday as 1, and has ? in one of its day fields; our dialect reads the complete
 //! form `cron(..)` by those rules. A rate becomes a cron if it divides the hour or the day.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::definition::{Definition, Imported};
+use crate::times::rfc3339;
 
-/// Reads one schedule, or a list of schedules or rules.
+/// Reads documents, each of them one schedule, or a list of schedules or rules.
 pub(super) fn import_eventbridge(text: &str) -> anyhow::Result<Imported> {
-    let document: Value = serde_json::from_str(text).context("the file is no JSON of the AWS command line")?;
+    let documents = serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>();
+    let documents = documents.context("the file is no JSON of the AWS command line")?;
+    if documents.is_empty() {
+        bail!("the file is empty: it must have what `aws scheduler get-schedule` or `aws events list-rules` prints");
+    }
     let mut imported = Imported::default();
-    let list = ["Schedules", "Rules"].iter().find_map(|name| document[*name].as_array());
-    match (list, document.as_array()) {
-        (Some(items), _) | (None, Some(items)) => items.iter().for_each(|item| imported.add(definition(item))),
-        (None, None) => imported.add(definition(&document)),
+    for document in &documents {
+        let list = ["Schedules", "Rules"].iter().find_map(|name| document[*name].as_array());
+        match (list, document.as_array()) {
+            (Some(items), _) | (None, Some(items)) => items.iter().for_each(|item| imported.add(definition(item))),
+            (None, None) => imported.add(definition(document)),
+        }
     }
     Ok(imported)
 }
@@ -40,8 +48,10 @@ fn definition(item: &Value) -> Definition {
         name => definition.take_timezone(name),
     }
     for (field, ours) in [("StartDate", "starts_at"), ("EndDate", "ends_at")] {
-        if let Some(time) = item[field].as_str() {
-            definition.set(ours, json!(time));
+        match (&item[field], read_time(&item[field])) {
+            (Value::Null, _) => {}
+            (_, Some(time)) => definition.set(ours, json!(rfc3339(time))),
+            (written, None) => definition.refuse(format_args!("its {field} {written} is no time")),
         }
     }
     if let Some(minutes) = item["FlexibleTimeWindow"]["MaximumWindowInMinutes"].as_i64() {
@@ -55,6 +65,9 @@ fn definition(item: &Value) -> Definition {
     if let Some(attempts) = item["Target"]["RetryPolicy"]["MaximumRetryAttempts"].as_i64() {
         definition.note(format!("its {attempts} retries were those of the delivery; max_attempts is about the run"));
     }
+    if !["", "default"].contains(&text("GroupName")) {
+        definition.note(format!("it was in the group {}", text("GroupName")));
+    }
     if let Some(arn) = item["Target"]["Arn"].as_str() {
         definition.note(format!("its target was {arn}"));
     }
@@ -65,6 +78,15 @@ fn definition(item: &Value) -> Definition {
         }
     }
     definition
+}
+
+/// A time as the AWS command line prints it: a text, or the seconds since 1970 (version 1, or `cli_timestamp_format = wire`).
+fn read_time(written: &Value) -> Option<DateTime<Utc>> {
+    match written {
+        Value::String(text) => DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()),
+        Value::Number(seconds) => DateTime::from_timestamp_millis((seconds.as_f64()? * 1_000.0).round() as i64),
+        _ => None,
+    }
 }
 
 /// A rate that divides the hour or the day is a cron; it then counts from midnight, not from the creation.
@@ -120,6 +142,30 @@ mod tests {
         }
     }
 
+    /// Without its end a workflow would run for ever.
+    #[test]
+    fn ends_are_read_in_each_form_or_refused() {
+        let one = |end: Value| {
+            let text = json!({"Name": "a", "ScheduleExpression": "rate(1 hour)", "StartDate": null, "EndDate": end})
+                .to_string();
+            import_eventbridge(&text).unwrap().definitions[0].clone()
+        };
+        for (end, expected) in [
+            (json!("2030-12-31T01:00:00+01:00"), "2030-12-31T00:00:00Z"),
+            (json!("2030-12-31T00:00:00.5Z"), "2030-12-31T00:00:00.500Z"),
+            (json!(1_924_905_600), "2030-12-31T00:00:00Z"),
+            (json!(1_924_905_600.5), "2030-12-31T00:00:00.500Z"),
+        ] {
+            let read = one(end.clone());
+            assert!(read.is_taken() && read.fields["ends_at"] == expected, "{end}: {read:?}");
+            assert!(!read.fields.contains_key("starts_at"), "{read:?}");
+        }
+        for wrong in [json!("31/12/2030"), json!({"seconds": 1}), json!(1e300)] {
+            let read = one(wrong);
+            assert!(!read.is_taken() && read.notes.iter().any(|note| note.contains("its EndDate ")), "{read:?}");
+        }
+    }
+
     #[test]
     fn lists_and_windows_are_read() {
         let text = json!({"Schedules": [
@@ -134,5 +180,14 @@ mod tests {
         assert_eq!(first.fields["starting_inputs"], json!({"month": "May"}));
         assert!(first.notes.iter().any(|note| note.contains("DISABLED")), "{first:?}");
         assert_eq!(imported.refused(), 1);
+    }
+
+    /// As a loop of `get-schedule` prints them.
+    #[test]
+    fn documents_follow_each_other() {
+        let one = |name: &str| json!({"Name": name, "ScheduleExpression": "rate(1 hour)"});
+        let imported = import_eventbridge(&format!("{:#}\n{}[{}]", one("a"), one("b"), one("c"))).unwrap();
+        assert_eq!(imported.definitions.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert!(import_eventbridge(&format!("{}{{", one("a"))).is_err() && import_eventbridge(" \n").is_err());
     }
 }
