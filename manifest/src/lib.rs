@@ -49,7 +49,9 @@ pub struct Entry {
     pub team: Option<Team>,
     /// Its name.
     pub name: String,
-    /// Its fields, as the API reads them, without the team.
+    /// Whether it is paused before it gets its schedule, so that no time of it is due. One that has a schedule keeps its state.
+    pub paused: bool,
+    /// Its fields, as the API reads them, without the team and `paused`.
     pub fields: Map<String, Value>,
     /// Where they are.
     pub lines: Lines,
@@ -126,6 +128,10 @@ impl Entry {
             complaints.push(lines.complain(field, detail));
             None
         });
+        let paused = take_paused(&mut fields).unwrap_or_else(|detail| {
+            complaints.push(lines.complain("paused", detail));
+            false
+        });
         let name = match fields.get("name") {
             Some(Value::String(name)) => name.clone(),
             Some(_) => {
@@ -145,7 +151,7 @@ impl Entry {
             }
         }
         let team = team.or_else(|| team_of_all.map(|name| Team::Named(name.to_owned())));
-        if complaints.is_empty() { Ok(Self { team, name, fields, lines }) } else { Err(complaints) }
+        if complaints.is_empty() { Ok(Self { team, name, paused, fields, lines }) } else { Err(complaints) }
     }
 
     fn is_the_same_as(&self, other: &Self) -> bool {
@@ -161,6 +167,15 @@ fn take_team(fields: &mut Map<String, Value>) -> Result<Option<Team>, (&'static 
         (Some(_), None) => Err(("team", "team must be the name of a team")),
         (Some(_), Some(_)) => Err(("team", "write team or team_id, not both")),
         (None, None) => Ok(None),
+    }
+}
+
+/// Takes out of a definition whether it begins paused, which is no field of the API.
+fn take_paused(fields: &mut Map<String, Value>) -> Result<bool, &'static str> {
+    match fields.remove("paused") {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(paused)) => Ok(paused),
+        Some(_) => Err("paused must be true or false"),
     }
 }
 
@@ -218,6 +233,16 @@ mod tests {
         assert_eq!(manifest.entries[0].fields["labels"], json!({"tier": "gold", "owner": "payroll"}));
         let teams: Vec<_> = manifest.entries.iter().map(|entry| entry.team.clone().unwrap()).collect();
         assert_eq!(teams, [Team::Named("demo".to_owned()), Team::Numbered(7)]);
+    }
+
+    #[test]
+    fn paused_is_no_field_of_the_api() {
+        let text = |paused: &str| format!("workflows:\n  - name: a\n    paused: {paused}\n");
+        for (written, expected) in [("true", true), ("false", false), ("null", false)] {
+            let [entry] = &parse(&text(written)).unwrap().entries[..] else { panic!("there is one") };
+            assert_eq!((entry.paused, entry.fields.get("paused")), (expected, None), "{written}");
+        }
+        assert_eq!(complaints(&text("yes")), ["3: paused: paused must be true or false"]);
     }
 
     #[test]

@@ -131,6 +131,27 @@ async fn cron_jobs_of_kubernetes_are_taken_over() {
     s.end().await;
 }
 
+/// A job that was suspended since an incident must not start because it was migrated.
+#[tokio::test]
+async fn suspended_cron_jobs_never_become_active() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let text = "kind: CronJob\nmetadata: {name: payroll}\nspec: {schedule: \"* * * * *\", suspend: true}\n";
+    let imported = person.run_with(&["import", "kubernetes", "-"], text).await;
+    assert!(imported.code == 0 && imported.err.contains("1 schedules taken over, 0 not;"), "{imported:?}");
+    let file = person.write("a.yaml", &imported.out);
+    let applied = person.ok(&["apply", "-f", &file]).await;
+    assert!(applied.contains("), paused\n") && applied.contains("Applied: 1 done, 0 failed."), "{applied}");
+    let payroll = person.json(&["workflow", "get", "payroll"]).await;
+    assert_eq!((&payroll["state"], &payroll["cron_schedule"]), (&json!("paused"), &json!("* * * * *")));
+    assert_eq!(s.count("SELECT count(*) FROM schedule_versions WHERE state = 'active'").await, 0);
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    person.ok(&["workflow", "resume", "payroll"]).await;
+    person.ok(&["apply", "-f", &file]).await;
+    assert_eq!(person.json(&["workflow", "get", "payroll"]).await["state"], "active", "it has a schedule");
+    s.end().await;
+}
+
 #[tokio::test]
 async fn workflows_of_github_are_taken_over() {
     let s = Story::today().await;

@@ -282,6 +282,40 @@ async fn wrong_files_change_nothing() {
     s.end().await;
 }
 
+/// What is paused does not run in the environment to which it is copied, not even once.
+#[tokio::test]
+async fn paused_workflows_are_exported_as_paused() {
+    let s = Story::today().await;
+    let person = person(&s);
+    person
+        .ok(&["workflow", "create", "payroll", "--log", "m", "--cron", "* * * * *", "--label", "owner=payroll"])
+        .await;
+    person.ok(&["workflow", "pause", "payroll", "--reason", "stocktaking"]).await;
+    let exported = person.ok(&["export", "--owner", "payroll"]).await;
+    assert!(exported.contains("paused: true\n"), "{exported}");
+    let file = person.write("a.yaml", &exported);
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0);
+    assert_eq!(person.json(&["workflow", "get", "payroll"]).await["pause_reason"], "stocktaking");
+    // As in another environment.
+    person.ok(&["delete", "-f", &file]).await;
+    person.ok(&["apply", "-f", &file]).await;
+    let active = "SELECT count(*) FROM schedule_versions v JOIN workflows w ON w.id = v.workflow_id
+                   WHERE w.state <> 'archived' AND v.state = 'active'";
+    assert_eq!(person.json(&["workflow", "get", "payroll"]).await["state"], "paused");
+    assert_eq!(s.count(active).await, 0);
+
+    // An `apply` that ended before the pause has left this one.
+    person.ok(&["workflow", "create", "nightly", "--log", "m", "--label", "owner=payroll"]).await;
+    let file = person.write("b.yaml", &exported.replace("name: payroll", "name: nightly"));
+    let plan = person.run(&["diff", "-f", &file]).await;
+    assert!(plan.out.contains("~ change nightly (") && plan.out.contains("), paused\n"), "{plan:?}");
+    person.ok(&["apply", "-f", &file]).await;
+    let nightly = person.json(&["workflow", "get", "nightly"]).await;
+    assert_eq!((&nightly["state"], &nightly["cron_schedule"]), (&json!("paused"), &json!("* * * * *")));
+    assert_eq!(s.count(active).await, 0);
+    s.end().await;
+}
+
 /// Any editor writes texts by the API. In an exported file they name no variable of the person or the CI that applies it, and no
 /// character of them changes.
 #[tokio::test]

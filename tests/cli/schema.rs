@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The schema: a workflow is what the API takes, with a team in the place of its id.
+/// The schema: a workflow is what the API takes, with a team in the place of its id, and the state in which it begins.
 fn schema() -> Value {
     let text = std::fs::read_to_string(root().join("docs/openapi.json")).unwrap();
     let openapi: Value = serde_json::from_str(&text).unwrap();
@@ -18,6 +18,8 @@ fn schema() -> Value {
     let mut workflow = all["WorkflowBody"].clone();
     let team = json!({"type": "string", "description": "The name of the team that owns it."});
     workflow["properties"]["team"] = team.clone();
+    let paused = "Whether it is paused before it gets its schedule. One that has a schedule keeps its state.";
+    workflow["properties"]["paused"] = json!({"type": "boolean", "description": paused});
     let mut definitions = Map::new();
     copy_references(&workflow, all, &mut definitions);
     definitions.insert("Workflow".to_owned(), workflow);

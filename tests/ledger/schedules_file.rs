@@ -156,6 +156,30 @@ async fn the_api_cannot_edit_managed_workflows() {
     s.end().await;
 }
 
+/// The edit that gives it its schedule pauses it, so that no version of it is ever active. A start pauses nothing else.
+#[tokio::test]
+async fn paused_definitions_are_never_active() {
+    for exists in [false, true] {
+        let s = Story::today().await;
+        if exists {
+            let manual = json!({"name": "payroll", "action": {"type": "log", "message": "by request"}});
+            s.editor().post("/api/v1/workflows", &manual).await.expect(201);
+        }
+        let file = Definitions::new(&TWO.replace("    name: payroll\n", "    name: payroll\n    paused: true\n"));
+        starts(serving(&s, &file)).await.unwrap();
+        let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
+        assert_eq!((&payroll["state"], &payroll["cron_schedule"]), (&json!("paused"), &json!("0 9 L * *")));
+        let versions = "SELECT string_agg(DISTINCT w.name || ' ' || v.state, ', ') AS versions
+                          FROM schedule_versions v JOIN workflows w ON w.id = v.workflow_id";
+        assert_eq!(s.table(versions).await, "payroll paused, report active");
+        let id = payroll["id"].as_i64().unwrap();
+        s.editor().post_empty(&format!("/api/v1/workflows/{id}:resume")).await.expect(200);
+        starts(serving(&s, &file)).await.unwrap();
+        assert_eq!(named(&s, "payroll").await[0]["state"], "active");
+        s.end().await;
+    }
+}
+
 /// The error names the line, and no workflow of the file is created.
 #[tokio::test]
 async fn a_wrong_line_stops_the_start() {

@@ -16,10 +16,10 @@ use executor::actions;
 use schedule::WorkflowId;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
-use workflows::definition::spec::{self, Bounds, Spec};
+use workflows::definition::spec::{self, Bounds, Spec, Timing};
 use workflows::secrets::SecretError;
 use workflows::secrets::team_secrets::find_unresolved;
-use workflows::{State, Workflow, create_workflow, find_workflow, lock_workflow, save_workflow};
+use workflows::{PausedBy, State, Workflow, create_workflow, find_workflow, lock_workflow, save_workflow};
 
 use crate::App;
 use document::Definition;
@@ -133,7 +133,8 @@ async fn apply(
         return Err(Stopped::Wrong(complaints));
     }
     let mut loaded = Loaded::default();
-    for plan in plans {
+    // There are as many, because there is no complaint.
+    for (plan, Definition { paused, .. }) in plans.into_iter().zip(wanted) {
         match plan {
             Plan::Keep => loaded.unchanged += 1,
             Plan::Spent(Complaint { line, detail }) => {
@@ -141,11 +142,11 @@ async fn apply(
                 loaded.spent += 1;
             }
             Plan::Create(team_id, spec) => {
-                create_workflow(&mut tx, team_id, spec, Some(file), edit).await?;
+                create(&mut tx, file, team_id, spec, *paused, edit).await?;
                 loaded.created += 1;
             }
             Plan::Change(id, spec) => {
-                change(&mut tx, file, id, spec, edit).await?;
+                change(&mut tx, file, id, spec, *paused, edit).await?;
                 loaded.changed += 1;
             }
         }
@@ -210,13 +211,46 @@ fn compare(file: &str, team_id: i64, current: Option<Workflow>, spec: Spec) -> R
     }
 }
 
+/// Creates a workflow. A paused one gets its schedule by the edit that pauses it, so that no version of it is active.
+async fn create(
+    tx: &mut PgConnection,
+    file: &str,
+    team_id: i64,
+    spec: Spec,
+    paused: bool,
+    edit: &Edit,
+) -> Result<(), Stopped> {
+    if !paused {
+        create_workflow(tx, team_id, spec, Some(file), edit).await?;
+        return Ok(());
+    }
+    let timing = Timing { cron: None, ..spec.timing.clone() };
+    let before = create_workflow(tx, team_id, Spec { timing, ..spec.clone() }, Some(file), edit).await?;
+    save_workflow(tx, &before, pause(Workflow { spec, ..before.clone() }), "pause", edit).await?;
+    Ok(())
+}
+
+fn pause(workflow: Workflow) -> Workflow {
+    let pause_reason = Some("paused in the schedules file".to_owned());
+    Workflow { state: State::Paused, pause_reason, paused_by: Some(PausedBy::Client), ..workflow }
+}
+
 /// Changes a workflow, which is read again under its lock. The file now manages it, even if the API created it.
-async fn change(tx: &mut PgConnection, file: &str, id: WorkflowId, spec: Spec, edit: &Edit) -> Result<(), Stopped> {
+async fn change(
+    tx: &mut PgConnection,
+    file: &str,
+    id: WorkflowId,
+    spec: Spec,
+    paused: bool,
+    edit: &Edit,
+) -> Result<(), Stopped> {
     let before = lock_workflow(tx, id, None, edit.now).await?.filter(|before| before.state != State::Archived);
     let Some(before) = before.filter(|before| before.spec.name == spec.name) else {
         return Err(Stopped::Crossed);
     };
+    let begins = before.spec.timing.cron.is_none() && before.state == State::Active;
     let next = Workflow { spec, managed_by: Some(file.to_owned()), ..before.clone() };
+    let next = if paused && begins && next.spec.timing.cron.is_some() { pause(next) } else { next };
     save_workflow(tx, &before, next, "load", edit).await?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use api_types::workflows::WorkflowView;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::plan::{Kind, Plan, Step, list_names};
 use crate::client::Client;
@@ -61,11 +61,13 @@ async fn carry_out_steps(client: &Client, steps: &[Step], progress: &Progress, t
 async fn carry_out_step(client: &Client, step: &Step) -> anyhow::Result<bool> {
     match &step.kind {
         Kind::Keep | Kind::Refused(_) => return Ok(false),
+        Kind::Create { body, is_paused: true, .. } => create_paused(client, body).await?,
         Kind::Create { body, .. } => {
             client.write::<WorkflowView>(Method::POST, "/workflows", &[], body).await?;
         }
-        Kind::Change { id, version, patch, .. } => {
-            client.merge::<WorkflowView>(&format!("/workflows/{id}"), &[], patch, *version).await?;
+        Kind::Change { id, version, patch, is_paused, .. } => {
+            let version = if *is_paused { pause(client, *id, *version).await? } else { *version };
+            client.merge::<WorkflowView>(&format!("/workflows/{id}"), &[], patch, version).await?;
         }
         Kind::Archive { id, version } => {
             let path = format!("/workflows/{id}:archive");
@@ -73,4 +75,26 @@ async fn carry_out_step(client: &Client, step: &Step) -> anyhow::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Creates a workflow without its schedule, pauses it and then adds the schedule, so that no time of it is ever due.
+///
+/// If it ends in between, the next `apply` finds a workflow without a schedule, and goes on in the same order.
+async fn create_paused(client: &Client, body: &Value) -> anyhow::Result<()> {
+    let mut bare = body.clone();
+    let cron = bare.as_object_mut().and_then(|members| members.remove("cron_schedule"));
+    let created: WorkflowView = client.write(Method::POST, "/workflows", &[], &bare).await?;
+    let version = pause(client, created.id, created.version).await?;
+    if let Some(cron) = cron.filter(|cron| !cron.is_null()) {
+        let patch = json!({ "cron_schedule": cron });
+        client.merge::<WorkflowView>(&format!("/workflows/{}", created.id), &[], &patch, version).await?;
+    }
+    Ok(())
+}
+
+/// Pauses a workflow, and returns its version after that.
+async fn pause(client: &Client, id: i64, version: i64) -> anyhow::Result<i64> {
+    let (path, body) = (format!("/workflows/{id}:pause"), json!({"reason": "paused in the file"}));
+    let paused: WorkflowView = client.write_version(Method::POST, &path, &[], &body, version).await?;
+    Ok(paused.version)
 }

@@ -89,6 +89,10 @@ fn entry_of(workflow: &WorkflowView, team: Option<String>, owner: Option<&str>) 
             entry.push((field.to_owned(), value));
         }
     }
+    // In another environment it would run otherwise.
+    if all["state"] == "paused" {
+        entry.push(("paused".to_owned(), json!(true)));
+    }
     // Any editor has written these texts, and the environment is that of the person or the CI that applies the file.
     entry.iter_mut().for_each(|(_, value)| escape_variables(value));
     Ok(Ordered(entry))

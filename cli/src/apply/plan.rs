@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, bail};
 use api_types::me::MeView;
 use api_types::teams::ListedTeamView;
-use api_types::workflows::WorkflowView;
+use api_types::workflows::{State, WorkflowView};
 use futures::{StreamExt as _, TryStreamExt as _};
 use manifest::{OWNER_LABEL, Team};
 use reqwest::Method;
@@ -44,12 +44,16 @@ pub(super) enum Kind {
     Create {
         body: Value,
         changes: Value,
+        /// Whether it is paused before it gets its schedule.
+        is_paused: bool,
     },
     Change {
         id: i64,
         version: i64,
         patch: Value,
         changes: Value,
+        /// Whether it is paused first, because it gets its first schedule.
+        is_paused: bool,
     },
     Archive {
         id: i64,
@@ -159,7 +163,7 @@ async fn plan_creation(client: &Client, team: i64, one: &FileEntry) -> anyhow::R
     body.insert("team_id".to_owned(), json!(team));
     let body = Value::Object(body);
     let answer: Value = client.write(Method::POST, "/workflows", &dry_run(), &body).await?;
-    Ok(Kind::Create { body, changes: answer["changes"].clone() })
+    Ok(Kind::Create { body, changes: answer["changes"].clone(), is_paused: one.entry.paused })
 }
 
 async fn plan_change(client: &Client, one: &FileEntry, listed: &WorkflowView) -> anyhow::Result<Kind> {
@@ -170,9 +174,11 @@ async fn plan_change(client: &Client, one: &FileEntry, listed: &WorkflowView) ->
         Err(why) => return Ok(Kind::Refused(format!("{why:#}"))),
     };
     let answer: Value = client.merge(&format!("/workflows/{id}"), &dry_run(), &patch, version).await?;
+    let begins = existing.cron_schedule.is_none() && existing.state == State::Active;
+    let is_paused = one.entry.paused && begins && patch["cron_schedule"].is_string();
     Ok(match answer["changes"].as_array().is_none_or(Vec::is_empty) {
         true => Kind::Keep,
-        false => Kind::Change { id, version, patch, changes: answer["changes"].clone() },
+        false => Kind::Change { id, version, patch, changes: answer["changes"].clone(), is_paused },
     })
 }
 
@@ -186,13 +192,19 @@ fn complete(mut fields: Map<String, Value>) -> Map<String, Value> {
 
 impl Step {
     fn to_json(&self, act: &str, changes: &Value, error: Option<&str>) -> Value {
-        json!({"name": self.name, "place": self.place, "act": act, "changes": changes, "error": error})
+        let paused = self.kind.is_paused();
+        let (name, place) = (&self.name, &self.place);
+        json!({"name": name, "place": place, "act": act, "paused": paused, "changes": changes, "error": error})
     }
 }
 
 impl Kind {
     fn archive(workflow: &WorkflowView) -> Self {
         Self::Archive { id: workflow.id, version: workflow.version }
+    }
+
+    fn is_paused(&self) -> bool {
+        matches!(self, Self::Create { is_paused: true, .. } | Self::Change { is_paused: true, .. })
     }
 }
 
@@ -274,8 +286,9 @@ impl Plan {
                 Kind::Refused(_) => ("!", "refused", None),
                 Kind::Keep => continue,
             };
+            let paused = if step.kind.is_paused() { ", paused" } else { "" };
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{mark} {what} {} ({})", one_line(&step.name), step.place);
+            let _ = writeln!(text, "{mark} {what} {} ({}){paused}", one_line(&step.name), step.place);
             if let Kind::Refused(why) = &step.kind {
                 let _ = writeln!(text, "    {}", one_line(why));
             }

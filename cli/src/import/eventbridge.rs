@@ -60,7 +60,8 @@ fn definition(item: &Value) -> Definition {
         definition.note(format!("its flexible window of {minutes} min is a spread of {seconds} s"));
     }
     if text("State") == "DISABLED" {
-        definition.note("it was DISABLED: pause the workflow after `apply`");
+        definition.set("paused", json!(true));
+        definition.note("it was DISABLED: `apply` creates it paused, and `cronbox workflow resume` starts it");
     }
     if let Some(attempts) = item["Target"]["RetryPolicy"]["MaximumRetryAttempts"].as_i64() {
         definition.note(format!("its {attempts} retries were those of the delivery; max_attempts is about the run"));
@@ -178,7 +179,10 @@ mod tests {
         assert_eq!(first.timezone.as_deref(), Some("Europe/Paris"));
         assert_eq!(first.fields["spread_secs"], 900);
         assert_eq!(first.fields["starting_inputs"], json!({"month": "May"}));
-        assert!(first.notes.iter().any(|note| note.contains("DISABLED")), "{first:?}");
+        assert!(
+            first.notes.iter().any(|note| note.contains("DISABLED")) && first.fields["paused"] == true,
+            "{first:?}"
+        );
         assert_eq!(imported.refused(), 1);
     }
 

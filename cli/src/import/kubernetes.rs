@@ -50,7 +50,8 @@ fn definition(item: &Value) -> Definition {
         None => definition.note("without startingDeadlineSeconds a missed time starts however late; here it runs within catch_up_window_secs (a day)"),
     }
     if spec["suspend"] == true {
-        definition.note("it was suspended: pause the workflow after `apply`");
+        definition.set("paused", json!(true));
+        definition.note("it was suspended: `apply` creates it paused, and `cronbox workflow resume` starts it");
     }
     let job = &spec["jobTemplate"]["spec"];
     if let Some(retries) = job["backoffLimit"].as_i64() {
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(job.timezone.as_deref(), Some("Europe/Berlin"));
         assert_eq!((&job.fields["overlap_policy"], &job.fields["max_attempts"]), (&json!("skip"), &json!(4)));
         assert_eq!((&job.fields["catch_up_window_secs"], &job.fields["timeout_secs"]), (&json!(60), &json!(600)));
-        assert!(job.notes.iter().any(|note| note.contains("suspended")), "{job:?}");
+        assert!(job.notes.iter().any(|note| note.contains("suspended")) && job.fields["paused"] == true, "{job:?}");
         assert!(job.notes.iter().any(|note| note == "it ran the image shop:1: sh -c report"), "{job:?}");
     }
 

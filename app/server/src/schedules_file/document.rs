@@ -12,6 +12,8 @@ pub(super) struct Definition {
     pub(super) team: Team,
     /// The workflow's fields.
     pub(super) body: WorkflowBody,
+    /// Whether it is paused before it gets its schedule.
+    pub(super) paused: bool,
     lines: Lines,
 }
 
@@ -37,11 +39,11 @@ pub(super) fn parse_document(
 
 impl Definition {
     fn of_entry(entry: Entry) -> Result<Self, Complaint> {
-        let Entry { team, fields, lines, .. } = entry;
+        let Entry { team, paused, fields, lines, .. } = entry;
         let team = team.ok_or_else(|| lines.complain("team", "write team or team_id"))?;
         let body = field::parse_document("", Value::Object(fields))
             .map_err(|error| lines.complain(&error.field, &error.detail))?;
-        Ok(Self { team, body, lines })
+        Ok(Self { team, body, paused, lines })
     }
 
     /// Returns a complaint about one of its fields.
