@@ -3,6 +3,7 @@
 //! Its name is resolved as the names of all requests are, and only addresses that were checked are connected to. The
 //! certificate must be of the name.
 
+mod recipients;
 #[cfg(test)]
 mod scripted_servers;
 mod session;
@@ -19,6 +20,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use url::Url;
 
+pub use self::recipients::{RefusedRecipient, in_one_line};
 use self::session::{Failure, Session};
 use crate::allowed::{Allowed, Transport, Unreachable};
 use crate::hosts::{is_listed, parse_host};
@@ -103,30 +105,6 @@ pub enum AcceptedFor {
     All,
     /// For all but these.
     AllBut(Vec<RefusedRecipient>),
-}
-
-/// A recipient for which the server did not accept an e-mail.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedRecipient {
-    /// The address.
-    pub address: String,
-    /// The answer of the server.
-    pub words: String,
-    /// Whether there is no such mailbox; the server may accept later what it refuses for another reason.
-    pub is_final: bool,
-}
-
-impl RefusedRecipient {
-    fn of_other_domain(address: String) -> Self {
-        Self { address, words: "the operator permits no e-mail to this domain".to_owned(), is_final: true }
-    }
-}
-
-/// Says which recipients the server refused, and why.
-#[must_use]
-pub fn in_one_line(refused: &[RefusedRecipient]) -> String {
-    let of_each: Vec<_> = refused.iter().map(|one| format!("{}: {}", one.address, one.words)).collect();
-    of_each.join("; ")
 }
 
 /// Why an e-mail was not accepted.

@@ -14,7 +14,7 @@ use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
 use lettre::{Address, Message};
 
-use super::{RefusedRecipient, in_one_line};
+use super::recipients::{RefusedRecipient, in_one_line};
 
 /// How long the server may take to answer that the connection ends.
 const QUIT_LIMIT: Duration = Duration::from_secs(2);

@@ -132,7 +132,7 @@ pub async fn settle_message(
     }
 }
 
-/// Records that the recipients `left` do not have the message; `None`: nobody has it.
+/// Records that the recipients `left` do not have the message; `None`: none has it.
 async fn settle_refused(
     db: &mut PgConnection,
     message: &Claimed,
