@@ -3,6 +3,8 @@
 use serde_json::json;
 use tests::{Story, Visitor, refused_action};
 
+use crate::tenant_isolation::another_team;
+
 /// 5,001 workflows of a team, of which EventBridge has refused the last one: a list reads 5,000 at most for one page.
 const MANY_WORKFLOWS: &str = "
     WITH made AS (
@@ -144,5 +146,63 @@ async fn a_form_of_an_older_version_is_not_saved() {
         assert!(refusal.contains("another edit came first"), "{refusal}");
         assert!(visitor.read_page(&page).await.contains(r#"name="version" value="2""#), "{page}");
     }
+    s.end().await;
+}
+
+/// The visitor has pressed twice, or got no answer and presses again.
+#[tokio::test]
+async fn a_form_that_is_sent_again_creates_nothing() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let bulk = visitor.read_form(&format!("/workflows/bulk?verb=fire&id={wf}"), "/workflows/bulk/start").await;
+    let fire = visitor.read_form(&format!("/workflows/{wf}"), &format!("/workflows/{wf}/fire")).await;
+    for form in [&bulk, &fire] {
+        let first = visitor.send_page_form(form, "").await.expect(200);
+        let again = visitor.send_page_form(form, "").await.expect(200);
+        assert_eq!(first.headers["hx-location"], again.headers["hx-location"]);
+    }
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 1);
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 1, "the job bulk has no turn here");
+    // The same page, loaded again, is another request.
+    let fire = visitor.read_form(&format!("/workflows/{wf}"), &format!("/workflows/{wf}/fire")).await;
+    s.runs_end().await;
+    visitor.send_page_form(&fire, "").await.expect(200);
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 2);
+    s.end_early().await;
+}
+
+/// After a refusal of one of several teams the form is sent again, and those of the others have begun.
+#[tokio::test]
+async fn a_form_creates_one_operation_for_each_team() {
+    let s = Story::today().await;
+    let own = s.create("0 9 * * *", "UTC").await;
+    let body = json!({"name": "theirs", "action": {"type": "log", "message": "m"}});
+    let theirs = another_team(&s, "strangers").await.post("/api/v1/workflows", &body).await.expect(201).id();
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    let preview = format!("/workflows/bulk?verb=fire&id={own}&id={theirs}");
+    let form = visitor.read_form(&preview, "/workflows/bulk/start").await;
+    for _ in 0..2 {
+        visitor.send_page_form(&form, "").await.expect(200);
+    }
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 2);
+    assert_eq!(s.count("SELECT count(DISTINCT team_id) FROM bulk_operations").await, 2);
+    s.end_early().await;
+}
+
+/// Only the first answer has the key. A second one must not take its place, for example after a double click.
+#[tokio::test]
+async fn a_key_is_created_and_shown_once() {
+    let s = Story::today().await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    let form = visitor.read_form("/admin/keys", "/admin/keys").await;
+    let shown = visitor.send_page_form(&form, "name=only&kind=admin").await.expect(200).text;
+    assert!(shown.contains("The key only was created"), "{shown}");
+    for fields in ["name=only&kind=admin", "name=another&kind=admin"] {
+        let again = visitor.send_page_form(&form, fields).await.expect(422);
+        assert_eq!(again.headers["hx-retarget"], "#notice");
+        assert!(again.text.contains("this form was sent before"), "{}", again.text);
+    }
+    assert_eq!(s.count("SELECT count(*) FROM api_keys WHERE name IN ('only', 'another')").await, 1);
     s.end().await;
 }

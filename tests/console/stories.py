@@ -570,11 +570,52 @@ def pages_are_read_without_scripts(browser):
     visitor.close()
 
 
-def what_failed_last_is_found(browser):
+def refused_action():
+    """An action that fails at once: nothing listens on its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    nowhere = {"type": "http", "method": "GET", "url": f"http://127.0.0.1:{port}/"}
-    failing = create("failing", action=nowhere, max_attempts=1, labels={"set": "results"})
+    return {"type": "http", "method": "GET", "url": f"http://127.0.0.1:{port}/"}
+
+
+def operations():
+    """The ids of the bulk operations."""
+    return {operation["id"] for operation in api("GET", "/bulk?limit=200")["items"]}
+
+
+def a_double_click_writes_once(browser):
+    workflow = create("clicked twice", action=refused_action(), max_attempts=1, overlap_policy="concurrent")
+    visitor = Visitor(browser, key=EDITOR)
+    page, before = visitor.page, operations()
+    page.goto(f"/workflows/bulk?verb=fire&id={workflow}@{TEAM}")
+    page.get_by_role("button", name="Start: run now 1 workflow").dblclick()
+    visitor.notice("operation was started")
+    step("job bulk")
+    step("runs_end")
+    runs = api("GET", f"/runs?workflow_id={workflow}")["items"]
+    assert (len(operations() - before), [run["state"] for run in runs]) == (1, ["failed"]), runs
+    page.goto(f"/runs/bulk?verb=retry&id={runs[0]['id']}")
+    page.get_by_role("button", name="Retry 1 run").dblclick()
+    visitor.notice("operation was started")
+    assert len(operations() - before) == 2
+    visitor.close()
+
+    visitor = Visitor(browser, key=ADMIN)
+    # If the first answer has come before the second click.
+    visitor.expected.append("422")
+    page = visitor.page
+    page.goto("/admin/keys")
+    page.locator("summary", has_text="New key").click()
+    page.get_by_label("What it is for").fill("clicked twice")
+    page.get_by_label("It gives access to").select_option("admin")
+    page.get_by_role("button", name="Create the key").dblclick()
+    expect(page.locator("#once")).to_contain_text("The key clicked twice was created", timeout=PATIENCE)
+    keys = api("GET", "/keys?limit=200", key=ADMIN)["items"]
+    assert len([key for key in keys if key["name"] == "clicked twice"]) == 1, keys
+    visitor.close()
+
+
+def what_failed_last_is_found(browser):
+    failing = create("failing", action=refused_action(), max_attempts=1, labels={"set": "results"})
     fine = create("fine", labels={"set": "results"})
     for workflow in (failing, fine):
         api("POST", f"/schedules/{workflow}:fire", {})
@@ -737,6 +778,7 @@ STORIES = [
     the_keyboard_suffices,
     pages_are_read_without_scripts,
     what_failed_last_is_found,
+    a_double_click_writes_once,
     a_channel_and_its_rule_are_changed,
     an_open_page_shows_the_end_of_a_run,
     every_page_is_usable,

@@ -27,4 +27,4 @@ pub use pgbouncer::PgBouncer;
 pub use runtime::{Ended, Runtime};
 pub use story::{OutboxRow, Story, Way, find_kept_port, refused_action};
 pub use timeout::PATIENCE;
-pub use visitor::Visitor;
+pub use visitor::{PageForm, Visitor};

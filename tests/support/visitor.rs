@@ -1,5 +1,6 @@
 //! A visitor of the console, with the cookie of a session, as a browser sends it.
 
+use regex::Regex;
 use reqwest::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder};
@@ -14,6 +15,15 @@ pub struct Visitor {
     base: String,
     cookie: String,
     http: Client,
+}
+
+/// A form of a page, as the browser has it: sent again, it is the same form.
+pub struct PageForm {
+    path: String,
+    /// The `Idempotency-Key` in its start tag.
+    key: String,
+    /// Its hidden fields, as a browser encodes them.
+    hidden: String,
 }
 
 impl Visitor {
@@ -56,9 +66,28 @@ impl Visitor {
 
     /// Sends a form, as the script of the console does.
     pub async fn send_form(&self, path: &str, fields: &str) -> Answer {
+        send_request(self.request_act(path, fields.to_owned())).await
+    }
+
+    fn request_act(&self, path: &str, fields: String) -> RequestBuilder {
         let form = self.http.post(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
         let form = form.header("sec-fetch-site", "same-origin").header("hx-request", "true");
-        send_request(form.header(CONTENT_TYPE, FORM).body(fields.to_owned())).await
+        form.header(CONTENT_TYPE, FORM).body(fields)
+    }
+
+    /// The form of a page that is sent to `path`.
+    ///
+    /// # Panics
+    /// Panics if the page has no such form.
+    pub async fn read_form(&self, page: &str, path: &str) -> PageForm {
+        PageForm::of_page(&self.read_page(page).await, path)
+    }
+
+    /// Sends a form of a page with its hidden fields and with these.
+    pub async fn send_page_form(&self, form: &PageForm, fields: &str) -> Answer {
+        let sent = [form.hidden.as_str(), fields].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+        let request = self.request_act(&form.path, sent.join("&"));
+        send_request(request.header("idempotency-key", &form.key)).await
     }
 
     /// The HTML of a page.
@@ -69,4 +98,35 @@ impl Visitor {
         let answer: Answer = send_request(self.request_page(path)).await;
         answer.expect(200).text
     }
+}
+
+impl PageForm {
+    fn of_page(html: &str, path: &str) -> Self {
+        let form = html.split_once(&format!("hx-post=\"{path}\""));
+        let (before, rest) = form.unwrap_or_else(|| panic!("no form for {path}: {html}"));
+        let tag = before.rsplit('<').next().unwrap_or_default();
+        let key = tag.split_once("\"Idempotency-Key\": \"").and_then(|(_, rest)| rest.split_once('"'));
+        let (key, _) = key.unwrap_or_else(|| panic!("the form for {path} has no key: <{tag}"));
+        let fields = rest.split_once("</form>").map_or(rest, |(fields, _)| fields);
+        Self { path: path.to_owned(), key: key.to_owned(), hidden: hidden_fields(fields) }
+    }
+}
+
+/// The hidden fields in the HTML of a form.
+fn hidden_fields(html: &str) -> String {
+    let hidden =
+        Regex::new(r#"<input type="hidden"(?: id="[^"]*")? name="([^"]*)" value="([^"]*)""#).expect("a pattern");
+    let fields = hidden.captures_iter(html).map(|found| format!("{}={}", encode(&found[1]), encode(&found[2])));
+    fields.collect::<Vec<_>>().join("&")
+}
+
+/// A text of HTML, as a form sends it.
+fn encode(text: &str) -> String {
+    let marks = [("&quot;", "\""), ("&#34;", "\""), ("&#39;", "'"), ("&#60;", "<"), ("&#62;", ">"), ("&#38;", "&")];
+    let text = marks.iter().fold(text.to_owned(), |text, (mark, plain)| text.replace(mark, plain));
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }

@@ -19,6 +19,8 @@ use crate::failure::Failure;
 
 /// The largest answer in bytes; a page of a list has 1 MiB.
 const LARGEST_ANSWER: usize = 8 * 1024 * 1024;
+/// Names a form of a page, so that it creates nothing twice: `templates/act.html` writes it into each form.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What all handlers of the console use.
 #[derive(Clone)]
@@ -43,6 +45,8 @@ pub struct Visit {
 pub struct Api {
     console: Console,
     visit: Visit,
+    /// The name of the form that the visitor has sent.
+    form: Option<String>,
 }
 
 /// An answer of the API.
@@ -85,7 +89,8 @@ impl FromRequestParts<Console> for Api {
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Failure> {
         let visit = parts.extensions.get::<Visit>().cloned().ok_or(Failure::SignedOut)?;
-        Ok(Self { console: console.clone(), visit })
+        let form = parts.headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).map(str::to_owned);
+        Ok(Self { console: console.clone(), visit, form })
     }
 }
 
@@ -162,10 +167,14 @@ impl Api {
         stream: Option<Option<HeaderValue>>,
     ) -> Result<Response, Failure> {
         const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+        let form = self.form.as_deref().filter(|_| method == Method::POST);
         let mut request =
             Request::builder().method(method).uri(format!("/api/v1{path}")).header(header::HOST, "console");
         if let Some(if_match) = write.if_match {
             request = request.header(header::IF_MATCH, if_match);
+        }
+        if let Some(form) = form {
+            request = request.header(IDEMPOTENCY_KEY, key_of(form, write.body.as_ref()));
         }
         if let Some(last) = stream {
             request = request.header(header::ACCEPT, "text/event-stream");
@@ -189,6 +198,14 @@ impl Api {
     }
 }
 
+/// The key of a request that creates something. One form may create something for each of several teams.
+fn key_of(form: &str, body: Option<&Value>) -> String {
+    match body.and_then(|body| body["team_id"].as_i64()) {
+        Some(team_id) => format!("{form}-{team_id}"),
+        None => form.to_owned(),
+    }
+}
+
 impl Answer {
     /// Reads the body.
     ///
@@ -203,5 +220,20 @@ impl Answer {
     #[must_use]
     pub fn etag(&self) -> Option<String> {
         self.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_team_of_a_form_has_its_own_key() {
+        let bodies =
+            [Some(json!({ "team_id": 7 })), Some(json!({ "team_id": 8 })), Some(json!({ "team_id": null })), None];
+        let keys = bodies.map(|body| key_of("form", body.as_ref()));
+        assert_eq!(keys, ["form-7", "form-8", "form", "form"]);
     }
 }

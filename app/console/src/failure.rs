@@ -70,6 +70,12 @@ impl Failure {
         Self::own(StatusCode::NOT_FOUND, "not_found", None, "there is no such page")
     }
 
+    /// The form was sent before, and what it created is not shown again.
+    #[must_use]
+    pub fn sent_before() -> Self {
+        Self::own(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", None, SENT_BEFORE)
+    }
+
     fn own(status: StatusCode, code: &str, field: Option<&str>, detail: &str) -> Self {
         let problem = Problem {
             kind: "about:blank".to_owned(),
@@ -143,19 +149,30 @@ impl IntoResponse for Failure {
 
 /// What a visitor reads after another visitor has changed the same object.
 const OTHER_EDIT: &str = "another edit came first, so yours was not saved: load the page again, and repeat it";
+/// What a visitor reads who sends a form again that was sent with success, with other values or for a text that is shown once.
+const SENT_BEFORE: &str = "this form was sent before, and what it created exists: load the page again to see it, or to send another \
+                           one. A secret is shown only once: replace one that is lost";
 
 const RETARGET: HeaderName = HeaderName::from_static("hx-retarget");
 const RESWAP: HeaderName = HeaderName::from_static("hx-reswap");
 const REDIRECT: HeaderName = HeaderName::from_static("hx-redirect");
 
+/// Says what to do in a page, where the API speaks of versions and keys.
+fn explain_to_people(status: StatusCode, problem: &mut Problem) {
+    if status == StatusCode::PRECONDITION_FAILED {
+        problem.detail = OTHER_EDIT.to_owned();
+    } else if problem.code == "idempotency_key_reused" {
+        problem.detail = SENT_BEFORE.to_owned();
+    }
+}
+
 impl IntoResponse for ActFailure {
     fn into_response(self) -> Response {
         let (status, problem) = match self.0 {
-            Failure::Refused(StatusCode::PRECONDITION_FAILED, mut problem) => {
-                problem.detail = OTHER_EDIT.to_owned();
-                (StatusCode::PRECONDITION_FAILED, problem)
+            Failure::Refused(status, mut problem) => {
+                explain_to_people(status, &mut problem);
+                (status, problem)
             }
-            Failure::Refused(status, problem) => (status, problem),
             Failure::SignedOut => {
                 return (StatusCode::UNAUTHORIZED, [(REDIRECT, HeaderValue::from_static("/sign-in"))]).into_response();
             }

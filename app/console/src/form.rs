@@ -9,6 +9,7 @@ use crate::api::Console;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::failure::{ActFailure, Failure};
 
@@ -24,6 +25,11 @@ impl<T: DeserializeOwned> FromRequest<Console> for Sent<T> {
         let bytes = Bytes::from_request(request, console).await.map_err(|_| unreadable())?;
         serde_html_form::from_bytes(&bytes).map(Self).map_err(|_| unreadable())
     }
+}
+
+/// Names a form of a page: cronbox does what it asks for once, however often it is sent.
+pub(crate) fn new_repeat() -> Uuid {
+    Uuid::new_v4()
 }
 
 /// The text of a field without spaces around it; `None`: the field is empty.
@@ -69,9 +75,43 @@ pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use serde_json::json;
 
     use super::*;
+
+    /// The texts of all templates, with their paths.
+    fn templates(folder: &Path) -> Vec<(String, String)> {
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let of_path = |path: PathBuf| match path.is_dir() {
+            true => templates(&path),
+            false => vec![(path.display().to_string(), std::fs::read_to_string(&path).unwrap())],
+        };
+        paths.flat_map(of_path).collect()
+    }
+
+    /// Otherwise a double click would write twice, and so would a visitor who presses again because no answer came.
+    #[test]
+    fn every_form_that_writes_names_itself() {
+        let mut forms = 0;
+        for (path, text) in templates(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates")) {
+            let others = ["hx-put=", "hx-patch=", "hx-delete="];
+            assert!(!others.iter().any(|write| text.contains(write)), "{path}: forms of the console write by hx-post");
+            for (at, _) in text.match_indices("hx-post=") {
+                let (before, rest) = text.split_at(at);
+                // It writes nothing.
+                if rest.starts_with("hx-post=\"/cron/explain\"") {
+                    continue;
+                }
+                let tag = before.rsplit('<').next().unwrap_or_default();
+                let is_named = tag.starts_with("form ") && tag.contains(r#"{% include "act.html" %}"#);
+                assert!(is_named, "{path}: <{tag} needs act.html before hx-post");
+                forms += 1;
+            }
+        }
+        assert!(forms > 40, "the forms were not found: {forms}");
+    }
 
     #[test]
     fn times_of_forms_are_in_utc() {

@@ -89,7 +89,7 @@ async fn create(api: Api, Sent(form): Sent<NewKey>) -> Act {
         ("allowed_cidrs", json!(cidrs)),
     ]);
     let created: NewKeyView = api.post_json("/keys", body).await?.json()?;
-    let Some(key) = created.key else { return Ok(act::show_next("/admin/keys", "key-created")) };
+    let key = created.key.ok_or_else(Failure::sent_before)?;
     Ok(show_page(&ShownOnce {
         title: format!("The key {} was created", created.shown.name),
         hint: "It is shown only now, and no page can show it again. Store it where its program reads it.",

@@ -71,7 +71,7 @@ struct Overlap {
 async fn rotate_key(api: Api, Sent(form): Sent<Overlap>) -> Act {
     let made = api.post_json("/keys/self:rotate", json!({ "overlap_secs": form.overlap_secs })).await?;
     let made: NewKeyView = made.json()?;
-    let key = made.key.ok_or_else(|| Failure::Broken("the answer to a rotation has no key".to_owned()))?;
+    let key = made.key.ok_or_else(Failure::sent_before)?;
     let title = "This is your new key".to_owned();
     let hint = "It is shown only now. This session ends with the old key: sign in with the new one then.";
     Ok(show_page(&ShownOnce { title, hint, texts: vec![("Key", key)], next: "/admin/me" })?)

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::shown::{ROWS, Shown};
 use super::tabs::{self, Tab};
-use crate::act::{self, Act};
+use crate::act::Act;
 use crate::answer::{ShownOnce, show_page};
 use crate::api::{Api, Console};
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ struct NewTeam {
 async fn create(api: Api, Sent(form): Sent<NewTeam>) -> Act {
     let created: TeamView = api.post_json("/teams", json!({ "name": form.name })).await?.json()?;
     let next = format!("/admin/teams/{}", created.id);
-    let Some(secret) = created.signing_secret else { return Ok(act::show_next(&next, "team-created")) };
+    let secret = created.signing_secret.ok_or_else(Failure::sent_before)?;
     Ok(show_page(&ShownOnce {
         title: format!("The team {} was created. This is its signing secret", created.name),
         hint: "Receivers of its http actions check signatures with it. It is shown only now: store it. A lost secret is replaced by a rotation.",
