@@ -278,6 +278,12 @@ def a_pause_ends_at_its_time(browser):
     page.get_by_role("button", name="Pause", exact=True).click()
     visitor.notice("Paused")
     expect(page.locator(".banner")).to_contain_text(f"until {until:%Y-%m-%d %H:%M} UTC: holiday")
+    # A change of the reason keeps the end.
+    page.get_by_text("Change the pause…").click()
+    page.get_by_label("Reason").fill("holidays")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator(".banner")).to_contain_text(f"until {until:%Y-%m-%d %H:%M} UTC: holidays", timeout=PATIENCE)
+    assert api("GET", f"/workflows/{workflow}")["pause_until"] == f"{until:%Y-%m-%dT%H:%M:%SZ}"
     page.goto(f"/workflows/{workflow}/next")
     times = page.locator("#live tbody tr")
     expect(times.nth(0)).to_contain_text("will not run: the workflow is paused")
