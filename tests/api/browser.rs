@@ -145,6 +145,33 @@ async fn failed_sign_ins_are_in_the_audit_log() {
     s.end().await;
 }
 
+/// A document for programs would take the place of the page, or of the form that was sent.
+#[tokio::test]
+async fn refused_visitors_get_pages() {
+    let s = Story::with_app(|config| config.bad_keys_per_min = 1).await;
+    let stranger = Api::without_key(s.url());
+    let visit = async |method: Method, site: &str, nth: usize| {
+        let request = stranger.request(method, "/workflows/1/settings").header("hx-request", "true");
+        send_request(request.header("sec-fetch-site", site).header("cookie", format!("cronbox=invented-{nth}"))).await
+    };
+    let first = visit(Method::POST, "same-origin", 0).await.expect(401);
+    assert!(header(&first, "hx-redirect").starts_with("/sign-in"));
+
+    let page = visit(Method::GET, "same-origin", 1).await.expect(429);
+    assert!(page.text.contains("<h1>Too many requests</h1>"), "{}", page.text);
+    let limited = visit(Method::POST, "same-origin", 2).await.expect(429);
+    let foreign = visit(Method::POST, "cross-site", 0).await.expect(403);
+    for (answer, code) in [(&limited, "rate_limited"), (&foreign, "foreign_page")] {
+        assert_eq!(header(answer, "hx-retarget"), "#notice");
+        assert!(answer.text.contains(&format!("<code>{code}</code>")), "{}", answer.text);
+    }
+    for answer in [&page, &limited] {
+        assert_eq!(header(answer, "content-type"), "text/html; charset=utf-8");
+        assert_ne!(header(answer, "retry-after"), "");
+    }
+    s.end().await;
+}
+
 /// A person who shares the address of a flood, for example behind a proxy, goes on.
 #[tokio::test]
 async fn sessions_outlive_a_flood_of_invented_ones() {

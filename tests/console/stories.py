@@ -690,6 +690,67 @@ def an_open_page_shows_the_end_of_a_run(browser):
     visitor.close()
 
 
+def an_outage_takes_nothing_from_a_page(browser):
+    workflow = create("watched in an outage")
+    visitor = Visitor(browser, key=EDITOR)
+    visitor.expected += ["502", "503"]
+    page, stale, part = visitor.page, visitor.page.locator("#stale"), visitor.page.locator("#live")
+    list_of_runs = re.compile(rf"/runs\?workflow_id={workflow}$")
+    page.goto(f"/runs?workflow_id={workflow}")
+    page.route(list_of_runs, lambda route: route.fulfill(status=503, content_type="application/problem+json", body="{}"))
+    api("POST", f"/schedules/{workflow}:fire", {})
+    expect(stale).to_contain_text("cronbox answered 503", timeout=PATIENCE)
+    expect(part).to_contain_text("No run matches")
+    page.unroute(list_of_runs)
+    step("runs_end")
+    expect(part).to_contain_text("succeeded", timeout=PATIENCE)
+    expect(stale).to_be_hidden()
+
+    # A proxy answers for cronbox: what was typed is still there, and is saved then.
+    page.goto(f"/workflows/{workflow}/settings")
+    description = page.locator("main [name=description]")
+    description.fill("typed for ten minutes")
+    settings = re.compile(rf"/workflows/{workflow}/settings$")
+    page.route(settings, lambda route: route.fulfill(status=502, content_type="text/html", body="<h1>Bad gateway</h1>"))
+    page.get_by_role("button", name="Save").first.click()
+    visitor.notice("cronbox answered 502")
+    expect(description).to_have_value("typed for ten minutes")
+    page.unroute(settings)
+
+    # The edit is made, and only the next page does not come.
+    next_page = re.compile(rf"/workflows/{workflow}/settings\?done=saved$")
+    page.route(next_page, lambda route: route.fulfill(status=503, content_type="text/html", body="<h1>Not now</h1>"))
+    page.get_by_role("button", name="Save").first.click()
+    visitor.notice("The request was accepted, but the next page did not come")
+    expect(description).to_have_value("typed for ten minutes")
+    assert api("GET", f"/workflows/{workflow}")["description"] == "typed for ten minutes"
+    visitor.close()
+
+
+def a_lost_answer_writes_nothing_twice(browser):
+    workflow = create("answer lost")
+    visitor = Visitor(browser, key=EDITOR)
+    visitor.expected += ["ERR_FAILED", "htmx:error"]
+    page, before = visitor.page, operations()
+
+    def lose_answer(route):
+        # A browser adds this header behind the interception.
+        route.fetch(headers={**route.request.headers, "sec-fetch-site": "same-origin"})
+        route.abort()
+
+    page.goto(f"/workflows/bulk?verb=fire&id={workflow}@{TEAM}")
+    start = re.compile("/workflows/bulk/start$")
+    page.route(start, lose_answer)
+    page.get_by_role("button", name="Start: run now 1 workflow").click()
+    visitor.notice("cronbox cannot be reached")
+    assert len(operations() - before) == 1, "the request came to cronbox"
+    page.unroute(start)
+    page.get_by_role("button", name="Start: run now 1 workflow").click()
+    visitor.notice("operation was started")
+    assert len(operations() - before) == 1
+    visitor.close()
+
+
 def every_page_is_usable(browser):
     workflow = create("shown")
     api("POST", f"/schedules/{workflow}:fire", {})
@@ -787,6 +848,8 @@ STORIES = [
     a_double_click_writes_once,
     a_channel_and_its_rule_are_changed,
     an_open_page_shows_the_end_of_a_run,
+    an_outage_takes_nothing_from_a_page,
+    a_lost_answer_writes_nothing_twice,
     every_page_is_usable,
     a_person_signs_in_with_the_organisation,
     a_person_signs_out,

@@ -42,13 +42,17 @@
   };
   function readAgain() {
     timer = null;
-    if (document.hidden || isBusy()) return;
+    if (document.hidden) return;
+    if (isBusy()) return isStale ? readLater() : undefined;
     lastRead = Date.now();
     window.htmx.ajax("GET", location.pathname + location.search, { target: "#live", select: "#live", swap: "outerMorph" });
   }
   function readSoon() {
     if (timer || !live()) return;
     timer = setTimeout(readAgain, Math.max(300, 2000 - (Date.now() - lastRead)));
+  }
+  function readLater() {
+    timer ??= setTimeout(readAgain, 5000);
   }
   function closeStream() {
     stream?.close();
@@ -68,6 +72,59 @@
       closeStream();
       poll = setInterval(readSoon, 5000);
     };
+  }
+
+  // An answer that the console has not made, for example that of a proxy, and no answer at all, must not take the place of what is shown
+  // or typed. A refusal by the console says itself where it belongs (hx-retarget).
+  let isStale = false, knownAt = new Date();
+  function say(place, kind, words) {
+    const part = document.querySelector(place);
+    if (!part) return;
+    const line = document.createElement("p");
+    line.textContent = words;
+    part.replaceChildren(line);
+    part.className = `notice ${kind}`;
+  }
+  function reasonOf(context) {
+    if (context.response) return `answered ${context.response.status}`;
+    return context.request?.signal?.reason === "timeout" ? "did not answer in time" : "cannot be reached";
+  }
+  function keepPage(context) {
+    const reason = reasonOf(context), target = context.target;
+    if (target?.id === "live") {
+      isStale = true;
+      const time = knownAt.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+      say("#stale", "warn", `! This page is as of ${time}: cronbox ${reason}. It is read again every few seconds.`);
+      readLater();
+    } else if (target?.id === "page" || target === document.body) {
+      const before = target.id === "page" ? "The request was accepted, but the next page did not come" : "The page did not come";
+      say("#notice", "warn", `! ${before}: cronbox ${reason}. Load the page again.`);
+    } else {
+      say("#notice", "bad", `✕ cronbox ${reason}, so it is not known whether this was done. What you typed is still here. If you press again, nothing is created twice.`);
+      const notice = document.querySelector("#notice");
+      notice?.setAttribute("role", "alert");
+      notice?.setAttribute("tabindex", "-1");
+      notice?.removeAttribute("data-field");
+      // A field that explains itself while it is typed keeps the focus.
+      if (context.sourceElement?.matches("form")) markFields();
+    }
+  }
+  document.addEventListener("htmx:before:swap", (event) => {
+    const { ctx, tasks } = event.detail;
+    const isComplete = !ctx.select || tasks.some((task) => task.type === "main" && task.fragment.childElementCount > 0);
+    // The console has a page for each refusal. A page of the history has no other place.
+    const mayFail = ctx.target === document.body || (ctx.target?.id === "page" && ctx.response.status < 500);
+    if (ctx.hx?.retarget || (isComplete && (ctx.response.status < 400 || mayFail))) return;
+    event.preventDefault();
+    keepPage(ctx);
+  });
+  document.addEventListener("htmx:error", ({ detail }) => detail.ctx && keepPage(detail.ctx));
+  function showFresh(target) {
+    if (!["live", "page"].includes(target?.id) && target !== document.body) return;
+    isStale = false;
+    knownAt = new Date();
+    document.querySelector("#stale")?.replaceChildren();
+    document.querySelector("#stale")?.removeAttribute("class");
   }
 
   // Selected rows: how many, and whether all that match are meant.
@@ -133,7 +190,10 @@
     count();
   }
   document.addEventListener("DOMContentLoaded", ready);
-  document.addEventListener("htmx:after:swap", ready);
+  document.addEventListener("htmx:after:swap", ({ detail }) => {
+    showFresh(detail.ctx.target);
+    ready();
+  });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) closeStream();
     else {

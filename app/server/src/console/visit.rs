@@ -5,10 +5,11 @@ use std::sync::Arc;
 use access::gate::Admission;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, StatusCode, Uri};
+use axum::http::{Extensions, HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use console::Visit;
+use console::failure::{ActFailure, Failure};
 use uuid::Uuid;
 
 use super::{cookie, guard};
@@ -19,23 +20,44 @@ use crate::api::request::view::to_view;
 use crate::connection::Connection;
 
 /// Adds the [`Visit`] to a request with a session; another one is led to the sign-in.
-pub(super) async fn identify_visitor(State(app): State<App>, request: Request, next: Next) -> Result<Response, Error> {
-    if !guard::is_read(request.method()) && !guard::is_of_a_page(request.headers()) {
-        return Err(guard::foreign());
+pub(super) async fn identify_visitor(State(app): State<App>, request: Request, next: Next) -> Response {
+    let is_act = !guard::is_read(request.method());
+    if is_act && !guard::is_of_a_page(request.headers()) {
+        return show_failure(guard::foreign(), is_act);
     }
-    let peer = Peer::of_request(request.extensions());
     let (parts, body) = request.into_parts();
-    let text = cookie::find_session(&parts.headers).unwrap_or_default();
-    let found = find_visitor(&app, &parts.headers, peer).await?;
-    let visit = match found {
-        // As a session that has ended.
-        Some((_, Admission::Expired)) | None => None,
-        Some((_, admission)) => Some(visit_of(&app, &parts, text, admitted(&app, admission)?)),
-    };
+    let found = find_visit(&app, &parts).await;
     let mut request = Request::from_parts(parts, body);
-    let Some(visit) = visit else { return Ok(lead_to_sign_in(&request)) };
-    request.extensions_mut().insert(visit);
-    Ok(next.run(request).await)
+    match found {
+        Ok(Some(visit)) => request.extensions_mut().insert(visit),
+        Ok(None) => return lead_to_sign_in(&request),
+        Err(error) => return show_failure(error, is_act),
+    };
+    next.run(request).await
+}
+
+/// What the session of a request permits; `None`: it has none, or one that has ended.
+async fn find_visit(app: &App, parts: &Parts) -> Result<Option<Visit>, Error> {
+    let text = cookie::find_session(&parts.headers).unwrap_or_default();
+    let found = find_visitor(app, &parts.headers, Peer::of_request(&parts.extensions)).await?;
+    Ok(match found {
+        Some((_, Admission::Expired)) | None => None,
+        Some((_, admission)) => Some(visit_of(app, parts, text, admitted(app, admission)?)),
+    })
+}
+
+/// A refusal or a failure as a page, or as the answer to an act, which leaves in place what the visitor has typed. It is
+/// logged and counted as the same answer of the API.
+fn show_failure(error: Error, is_act: bool) -> Response {
+    let (status, problem) = error.problem();
+    let answer = error.into_response();
+    let failure = Failure::Refused(status, Box::new(problem));
+    let mut shown = if is_act { ActFailure(failure).into_response() } else { failure.into_response() };
+    *shown.extensions_mut() = answer.extensions().clone();
+    if let Some(seconds) = answer.headers().get(header::RETRY_AFTER) {
+        shown.headers_mut().insert(header::RETRY_AFTER, seconds.clone());
+    }
+    shown
 }
 
 /// The session of a request, and what its holder may do now.

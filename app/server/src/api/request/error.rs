@@ -136,7 +136,8 @@ impl Error {
         }
     }
 
-    fn problem(&self) -> (StatusCode, Problem) {
+    /// The status and the document of the answer.
+    pub(crate) fn problem(&self) -> (StatusCode, Problem) {
         let (status, code, detail, field) = match self {
             Error::Field(error) => {
                 let field = Some(error.field.clone()).filter(|field| !field.is_empty());
