@@ -140,3 +140,34 @@ impl From<WorkflowView> for Row {
         Self { times: cron.map(|cron| cron.describe_times()), strip: strip::marks(recent), workflow }
     }
 }
+
+/// A share of runs, rounded down to tenths of a percent: `100 %` are all runs only, and `0 %` is none of them.
+fn share_words(share: &f64) -> String {
+    // A share such as 29 of 100 is a little less than 0.29 in binary.
+    let tenths = (share * 1_000.0 + 1e-6).floor();
+    let tenths = if *share < 1.0 { tenths.min(999.0) } else { tenths };
+    if *share > 0.0 && tenths < 1.0 {
+        return "< 0.1 %".to_owned();
+    }
+    let (percent, tenth) = ((tenths / 10.0).floor(), tenths % 10.0);
+    if tenth == 0.0 { format!("{percent} %") } else { format!("{percent}.{tenth} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_only_what_has_no_exception() {
+        let words = |part: f64, all: f64| share_words(&(part / all));
+        assert_eq!(words(200.0, 200.0), "100 %");
+        assert_eq!(words(2_015.0, 2_016.0), "99.9 %");
+        assert_eq!(words(9_999_999.0, 10_000_000.0), "99.9 %");
+        assert_eq!(words(199.0, 200.0), "99.5 %");
+        assert_eq!(words(29.0, 100.0), "29 %");
+        assert_eq!(words(2.0, 3.0), "66.6 %");
+        assert_eq!(words(1.0, 300.0), "0.3 %");
+        assert_eq!(words(1.0, 2_000.0), "< 0.1 %");
+        assert_eq!(words(0.0, 7.0), "0 %");
+    }
+}
