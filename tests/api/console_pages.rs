@@ -26,6 +26,15 @@ const MANY_DECISIONS: &str = "
            cronbox_now(), cronbox_now(), cronbox_now()
       FROM workflows w, generate_series(1, 1300) AS nth";
 
+/// With that of the story 201 teams, of which a list names 200.
+const MANY_TEAMS: &str = "
+    INSERT INTO teams (name, signing_secret, created_on)
+    SELECT 'team number ' || nth, 'whsec_', cronbox_now() FROM generate_series(2, 201) AS nth ORDER BY nth";
+
+/// The fields of a new workflow.
+const NEW_WORKFLOW: &str = "name=new&overlap_policy=skip&max_concurrent=10&catch_up_policy=skip&catch_up_window_secs=86400\
+    &spread_secs=0&timeout_secs=300&max_attempts=1&on_lost=retry&action.type=log&action.message=m";
+
 #[tokio::test]
 async fn the_overview_counts_beyond_one_scan() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
@@ -205,4 +214,25 @@ async fn a_key_is_created_and_shown_once() {
     }
     assert_eq!(s.count("SELECT count(*) FROM api_keys WHERE name IN ('only', 'another')").await, 1);
     s.end().await;
+}
+
+#[tokio::test]
+async fn the_last_of_many_teams_can_be_chosen() {
+    let s = Story::today().await;
+    s.execute(MANY_TEAMS).await;
+    let last = s.count("SELECT max(id) FROM teams").await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    for page in ["/", "/workflows", "/workflows/new", "/runs", "/backfills", "/upcoming", "/proof/times"] {
+        let html = visitor.read_page(page).await;
+        assert!(html.contains(r#"<input name="team_id""#), "{page}: {html}");
+        assert!(!html.contains(r#"<select name="team_id""#), "{page}: {html}");
+    }
+    let form = visitor.read_form("/workflows/new", "/workflows/new").await;
+    visitor.send_page_form(&form, &format!("{NEW_WORKFLOW}&team_id={last}")).await.expect(200);
+    let made = s.count("SELECT count(*) FROM workflows WHERE team_id = (SELECT max(id) FROM teams)").await;
+    assert_eq!(made, 1);
+    // A visitor who presses "Rename" there must not give it another name.
+    let page = visitor.read_page(&format!("/admin/teams/{last}")).await;
+    assert!(page.contains(r#"<input name="name" value="team number 201""#), "{page}");
+    s.end_early().await;
 }

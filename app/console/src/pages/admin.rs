@@ -9,7 +9,6 @@ mod sessions;
 mod shown;
 mod tabs;
 mod team;
-mod team_choice;
 mod teams;
 
 use axum::Router;

@@ -5,7 +5,6 @@ mod tiles;
 use api_types::keys::Kind;
 use api_types::runs::RunView;
 use api_types::stats::StatsView;
-use api_types::teams::ListedTeamView;
 use api_types::upcoming::UpcomingView;
 use askama::Template;
 use axum::Router;
@@ -21,7 +20,8 @@ use crate::drawing::columns::{self, Column, Part};
 use crate::failure::Failure;
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
-use crate::{teams, times};
+use crate::teams::{Teams, usual_team};
+use crate::times;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/", get(show))
@@ -40,7 +40,7 @@ struct Shown {
 struct OverviewPage {
     frame: Frame,
     /// The teams of a visitor who has several.
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     team_id: Option<i64>,
     tiles: Vec<Tile>,
     /// What the visitor may not see.
@@ -58,7 +58,7 @@ const DAY_IN_PARTS: [(&str, Option<&str>); 2] = [("hours", Some("24")), ("bucket
 
 async fn show(api: Api, Query(query): Query<Shown>) -> Result<Response, Failure> {
     let frame = Frame::read(&api, Menu::Overview, "Overview", query.done.as_deref()).await?;
-    let team_id = query.team_id.parse().ok().or_else(|| teams::usual_team(&frame));
+    let team_id = query.team_id.parse().ok().or_else(|| usual_team(&frame));
     let of_day = |path| {
         let team = team_id.map(|id| id.to_string());
         with_query(path, DAY_IN_PARTS.into_iter().chain([("team_id", team.as_deref())]))
@@ -75,7 +75,7 @@ async fn show(api: Api, Query(query): Query<Shown>) -> Result<Response, Failure>
     let busiest = upcoming.buckets.iter().max_by_key(|part| part.due).filter(|part| part.due > 0);
     let page = OverviewPage {
         is_partial: !frame.may_audit(),
-        teams: teams::read_choice(&api, &frame).await?,
+        teams: Teams::read_choice(&api, &frame).await?,
         frame,
         team_id,
         tiles,
@@ -87,6 +87,13 @@ async fn show(api: Api, Query(query): Query<Shown>) -> Result<Response, Failure>
         failed,
     };
     show_page(&page)
+}
+
+impl OverviewPage {
+    /// The id of the chosen team; empty: all.
+    fn chosen_team(&self) -> String {
+        self.team_id.map(|id| id.to_string()).unwrap_or_default()
+    }
 }
 
 fn past_columns(stats: &StatsView) -> Vec<Column> {

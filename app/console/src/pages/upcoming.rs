@@ -1,6 +1,5 @@
 //! `/upcoming`: which minutes of the next one or two days will be hot.
 
-use api_types::teams::ListedTeamView;
 use api_types::upcoming::UpcomingView;
 use askama::Template;
 use axum::Router;
@@ -16,7 +15,7 @@ use crate::drawing::heat::{self, Cell, Level, Part, Row};
 use crate::failure::Failure;
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
-use crate::teams;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/upcoming", get(show))
@@ -40,7 +39,7 @@ struct Filters {
 struct UpcomingPage {
     frame: Frame,
     filters: Filters,
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     upcoming: UpcomingView,
     /// The length of a part.
     minutes: i64,
@@ -61,7 +60,7 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
     let workflows = [("team_id", Some(filters.team_id.as_str())), ("sort", Some("next_fire_at"))];
     let bucket = TimeDelta::seconds(upcoming.bucket_secs);
     let page = UpcomingPage {
-        teams: teams::read_choice(&api, &frame).await?,
+        teams: Teams::read_choice(&api, &frame).await?,
         frame,
         workflows: with_query("/workflows", workflows),
         minutes: bucket.num_minutes(),

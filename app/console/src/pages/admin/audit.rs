@@ -15,14 +15,13 @@ use serde::Deserialize;
 use self::difference::Member;
 use super::shown::ROWS;
 use super::tabs::{self, Tab};
-use super::team_choice::Teams;
 use crate::answer::show_page;
 use crate::api::{Api, Console};
 use crate::failure::Failure;
 use crate::form::parse_time;
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
-use crate::teams::usual_team;
+use crate::teams::{Teams, usual_team};
 use crate::times;
 
 pub(super) fn routes() -> Router<Console> {

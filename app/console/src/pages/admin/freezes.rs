@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use super::shown::{ROWS, Shown};
 use super::tabs::{self, Tab};
-use super::team_choice::Teams;
 use crate::act::{self, Act};
 use crate::answer::show_page;
 use crate::api::{Api, Console};
@@ -22,6 +21,7 @@ use crate::failure::Failure;
 use crate::form::{Sent, object, parse_time, whole_number};
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
+use crate::teams::Teams;
 use crate::words::Badge;
 
 pub(super) fn routes() -> Router<Console> {

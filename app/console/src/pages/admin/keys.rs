@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 use super::shown::{ROWS, Shown};
 use super::tabs::{self, Tab};
-use super::team_choice::Teams;
 use crate::act::{self, Act};
 use crate::answer::{ShownOnce, if_permitted, show_page};
 use crate::api::{Api, Console};
@@ -23,6 +22,7 @@ use crate::failure::Failure;
 use crate::form::{Sent, lines, object, parse_time, whole_number};
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/admin/keys", get(list).post(create)).route("/admin/keys/{id}/revoke", post(revoke))

@@ -15,13 +15,13 @@ use url::Url;
 use super::keys::words;
 use super::shown::Shown;
 use super::tabs::{self, Tab};
-use super::team_choice::Teams;
 use crate::act::Act;
 use crate::answer::{ShownOnce, show_page};
 use crate::api::{Api, Console};
 use crate::failure::Failure;
 use crate::form::Sent;
 use crate::frame::{Frame, Menu};
+use crate::teams::Teams;
 use crate::times;
 
 pub(super) fn routes() -> Router<Console> {

@@ -17,7 +17,6 @@ use serde_json::json;
 use self::limits::LimitRow;
 use super::shown::Shown;
 use super::tabs::{self, Tab};
-use super::team_choice::Teams;
 use crate::act::{self, Act};
 use crate::answer::show_page;
 use crate::api::{Api, Console, Write};
@@ -25,6 +24,7 @@ use crate::failure::Failure;
 use crate::form::{Sent, lines};
 use crate::frame::{Frame, Menu};
 use crate::path::PathId;
+use crate::teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new()
@@ -52,7 +52,7 @@ async fn show(api: Api, PathId(id): PathId<i64>, Query(shown): Query<Shown>) -> 
     let limits: TeamLimitsView = api.get(&format!("/teams/{id}/limits")).await?;
     let hosts: AllowedHostsView = api.get(&format!("/teams/{id}/hosts")).await?;
     let secrets: SecretsView = api.get(&format!("/teams/{id}/secrets")).await?;
-    let name = Teams::read(&api).await?.name(&id);
+    let name = teams::find_name(&api, id).await?.unwrap_or_else(|| format!("team {id}"));
     let frame = Frame::read(&api, Menu::Admin, format!("Team {name}"), shown.done.as_deref()).await?;
     show_page(&TeamPage {
         frame,

@@ -2,7 +2,6 @@
 
 use api_types::backfills::BackfillView;
 use api_types::page::Page;
-use api_types::teams::ListedTeamView;
 use askama::Template;
 use axum::Router;
 use axum::extract::RawQuery;
@@ -16,7 +15,7 @@ use crate::api::{Api, Console};
 use crate::failure::Failure;
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
-use crate::teams;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/backfills", get(show))
@@ -41,7 +40,7 @@ struct Filters {
 struct ListPage {
     frame: Frame,
     filters: Filters,
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     rows: Vec<Progress>,
     next: Option<String>,
     is_filtered: bool,
@@ -52,7 +51,7 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
     let frame = Frame::read(&api, Menu::Backfills, "Backfills", filters.done.as_deref()).await?;
     let page: Page<BackfillView> = api.get(&filters.path(&[("cursor", &filters.cursor), ("limit", ROWS)])).await?;
     let page = ListPage {
-        teams: teams::read_choice(&api, &frame).await?,
+        teams: Teams::read_choice(&api, &frame).await?,
         frame,
         is_filtered: filters.set().iter().any(|(_, value)| !value.is_empty()),
         next: page.next_cursor.as_deref().map(|cursor| filters.path(&[("cursor", cursor)])),

@@ -1,6 +1,5 @@
 //! `/proof`: the calendar of verified days, and the verification of a span now.
 
-use api_types::teams::ListedTeamView;
 use askama::Template;
 use axum::Router;
 use axum::extract::RawQuery;
@@ -19,7 +18,7 @@ use crate::form::parse_time;
 use crate::frame::{Frame, Menu};
 use crate::period::{self, rfc3339};
 use crate::query::with_query;
-use crate::teams;
+use crate::teams::{Teams, usual_team};
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/proof", get(show))
@@ -61,7 +60,7 @@ struct ProofPage {
 struct TeamPage {
     frame: Frame,
     requested: Requested,
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     parts: Vec<Part>,
 }
 
@@ -78,10 +77,10 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
 
 async fn of_team(api: &Api, frame: Frame, mut requested: Requested) -> Result<TeamPage, Failure> {
     if requested.team_id.is_empty() {
-        requested.team_id = teams::usual_team(&frame).map(|id| id.to_string()).unwrap_or_default();
+        requested.team_id = usual_team(&frame).map(|id| id.to_string()).unwrap_or_default();
     }
     let parts = decisions::read(api, &requested.team_id).await?;
-    Ok(TeamPage { teams: teams::read_choice(api, &frame).await?, frame, requested, parts })
+    Ok(TeamPage { teams: Teams::read_choice(api, &frame).await?, frame, requested, parts })
 }
 
 async fn of_all(api: &Api, frame: Frame, requested: Requested) -> Result<ProofPage, Failure> {

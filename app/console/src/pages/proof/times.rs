@@ -3,7 +3,6 @@
 use api_types::occurrences::{Decision, NamedOccurrenceView};
 use api_types::page::Page;
 use api_types::reasons::ReasonCode;
-use api_types::teams::ListedTeamView;
 use askama::Template;
 use axum::Router;
 use axum::extract::RawQuery;
@@ -17,7 +16,7 @@ use crate::failure::Failure;
 use crate::frame::{Frame, Menu};
 use crate::period::{self, Period};
 use crate::query::with_query;
-use crate::teams;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/proof/times", get(show))
@@ -54,7 +53,7 @@ struct Filters {
 struct TimesPage {
     frame: Frame,
     filters: Filters,
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     times: Vec<NamedOccurrenceView>,
     next: Option<String>,
 }
@@ -67,7 +66,7 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
     let page: Page<NamedOccurrenceView> = api.get(&path).await?;
     let next = page.next_cursor.as_deref();
     let page = TimesPage {
-        teams: teams::read_choice(&api, &frame).await?,
+        teams: Teams::read_choice(&api, &frame).await?,
         frame,
         next: next.map(|cursor| filters.path("/proof/times", period, &[("cursor", cursor)])),
         filters,

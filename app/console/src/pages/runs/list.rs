@@ -2,7 +2,6 @@
 
 use api_types::page::Page;
 use api_types::runs::RunView;
-use api_types::teams::ListedTeamView;
 use askama::Template;
 use axum::Router;
 use axum::extract::RawQuery;
@@ -17,7 +16,7 @@ use crate::failure::Failure;
 use crate::frame::{Frame, Menu};
 use crate::period::{self, Period};
 use crate::query::with_query;
-use crate::teams;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/runs", get(show))
@@ -55,7 +54,7 @@ struct Filters {
 struct ListPage {
     frame: Frame,
     filters: Filters,
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     runs: Vec<RunView>,
     total: Option<usize>,
     next: Option<String>,
@@ -70,7 +69,7 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
     let period = Period::parse(&filters.hours, &filters.from, &filters.to, api.now())?;
     let page: Page<RunView> = api.get(&filters.path_of_api(period)).await?;
     let page = ListPage {
-        teams: teams::read_choice(&api, &frame).await?,
+        teams: Teams::read_choice(&api, &frame).await?,
         frame,
         is_filtered: filters.is_set(),
         next: page.next_cursor.as_deref().map(|cursor| filters.path_of_page(period, cursor)),

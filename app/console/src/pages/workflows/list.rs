@@ -1,7 +1,6 @@
 //! `/workflows`: the list.
 
 use api_types::page::Page;
-use api_types::teams::ListedTeamView;
 use api_types::workflows::WorkflowView;
 use askama::Template;
 use axum::Router;
@@ -18,7 +17,7 @@ use crate::drawing::strip::{self, Mark};
 use crate::failure::Failure;
 use crate::frame::{Frame, Menu};
 use crate::query::with_query;
-use crate::teams;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/workflows", get(show))
@@ -59,7 +58,7 @@ struct ListPage {
     filters: Filters,
     rows: Vec<Row>,
     /// The teams of a visitor who has several.
-    teams: Vec<ListedTeamView>,
+    teams: Teams,
     total: Option<usize>,
     next: Option<String>,
     is_filtered: bool,
@@ -68,7 +67,7 @@ struct ListPage {
 async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> {
     let filters: Filters = serde_html_form::from_str(query.as_deref().unwrap_or_default()).unwrap_or_default();
     let frame = Frame::read(&api, Menu::Workflows, "Workflows", filters.done.as_deref()).await?;
-    let teams = teams::read_choice(&api, &frame).await?;
+    let teams = Teams::read_choice(&api, &frame).await?;
     let page: Page<WorkflowView> = api.get(&filters.path_of_api()).await?;
     let next = page.next_cursor.as_deref().map(|cursor| filters.path_of_page(cursor));
     let page = ListPage {
@@ -86,8 +85,7 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
 impl ListPage {
     /// The name of a team; None: the visitor has one team only, and knows it.
     fn team_name(&self, id: &i64) -> Option<String> {
-        let found = self.teams.iter().find(|team| team.id == *id).map(|team| team.name.clone());
-        (!self.teams.is_empty()).then(|| found.unwrap_or_else(|| format!("team {id}")))
+        (!self.teams.is_empty()).then(|| self.teams.name(id))
     }
 }
 

@@ -1,9 +1,6 @@
 //! `/workflows/new`: the form of a new workflow.
 
-use api_types::keys::Kind;
-use api_types::page::Page;
 use api_types::previews::TimezonesView;
-use api_types::teams::ListedTeamView;
 use api_types::workflows::WorkflowView;
 use askama::Template;
 use axum::Router;
@@ -18,6 +15,7 @@ use crate::api::{Api, Console};
 use crate::failure::Failure;
 use crate::form::Sent;
 use crate::frame::{Frame, Menu};
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/workflows/new", get(show).post(create))
@@ -30,7 +28,7 @@ struct NewPage {
     fields: Fields,
     existing_headers: Vec<String>,
     /// The teams to choose from; empty if there is no choice.
-    teams: Vec<(i64, String)>,
+    teams: Teams,
     timezones: Vec<String>,
     explanation: Explanation,
     is_locked: bool,
@@ -40,7 +38,7 @@ async fn show(api: Api) -> Result<Response, Failure> {
     let frame = Frame::read(&api, Menu::Workflows, "New workflow", None).await?;
     let zones: TimezonesView = api.get("/timezones").await?;
     let page = NewPage {
-        teams: teams(&api, &frame).await?,
+        teams: Teams::read_choice(&api, &frame).await?,
         is_locked: !frame.may_edit(),
         frame,
         fields: Fields::of_new(),
@@ -49,15 +47,6 @@ async fn show(api: Api) -> Result<Response, Failure> {
         explanation: Explanation::None,
     };
     show_page(&page)
-}
-
-/// The teams of an admin, and of a person with several ones.
-async fn teams(api: &Api, frame: &Frame) -> Result<Vec<(i64, String)>, Failure> {
-    if frame.me.kind != Kind::Admin && frame.me.teams.len() < 2 {
-        return Ok(Vec::new());
-    }
-    let page: Page<ListedTeamView> = api.get("/teams?limit=200").await?;
-    Ok(page.items.into_iter().map(|team| (team.id, team.name)).collect())
 }
 
 async fn create(api: Api, Sent(fields): Sent<Fields>) -> Act {

@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::form::Sent;
 use crate::frame::{Frame, Menu};
 use crate::path::PathId;
+use crate::teams::Teams;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/workflows/{id}/settings", get(show).post(save))
@@ -40,7 +41,7 @@ struct SettingsPage {
     /// The fields of an existing workflow have headers with values that no page has.
     existing_headers: Vec<String>,
     /// Empty: the team of a workflow does not change.
-    teams: Vec<(i64, String)>,
+    teams: Teams,
     timezones: Vec<String>,
     explanation: Explanation,
     is_locked: bool,
@@ -56,7 +57,7 @@ async fn show(api: Api, PathId(id): PathId<i64>, Query(query): Query<Shown>) -> 
         is_locked: !frame.may_edit() || head.is_archived() || head.workflow.managed_by.is_some(),
         explanation: explain(&api, &fields.cron_schedule, &fields.timezone).await?,
         existing_headers: fields.header_name.clone(),
-        teams: Vec::new(),
+        teams: Teams::default(),
         timezones: zones.timezones,
         fields,
         frame,

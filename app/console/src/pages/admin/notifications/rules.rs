@@ -22,9 +22,9 @@ use crate::form::{Sent, object, whole_number};
 use crate::frame::{Frame, Menu};
 use crate::pages::admin::shown::{ROWS, Shown};
 use crate::pages::admin::tabs::{self, Tab};
-use crate::pages::admin::team_choice::Teams;
 use crate::path::PathId;
 use crate::query::with_query;
+use crate::teams::Teams;
 use crate::times;
 
 const PAGE: &str = "/admin/notifications/rules";
