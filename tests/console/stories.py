@@ -336,6 +336,33 @@ def a_freeze_skips_due_times_until_it_is_lifted(browser):
     visitor.close()
 
 
+def a_freeze_names_whom_it_stops(browser):
+    create_team("stocktaking")
+    visitor = Visitor(browser, key=ADMIN)
+    page, asked = visitor.page, []
+    page.on("dialog", lambda dialog: asked.append(dialog.message))
+    freezes = lambda: {freeze["reason"]: freeze for freeze in api("GET", "/freezes?limit=200", key=ADMIN)["items"]}
+    page.goto("/admin/freezes")
+    team = page.locator("main [name=team_id]")
+    expect(team).to_have_value("")
+    page.get_by_label("Reason, for people").fill("the stock is counted")
+    page.get_by_role("button", name="Freeze", exact=True).click()
+    expect(page.locator("main [name=team_id]:invalid")).to_have_count(1)
+    assert not asked and "the stock is counted" not in freezes(), "no team was chosen"
+    team.select_option("stocktaking")
+    # Nothing is frozen before the story ends.
+    begin = step("wait 0") + timedelta(days=300)
+    page.get_by_label("From, in UTC").fill(f"{begin:%Y-%m-%dT%H:%M}")
+    page.get_by_role("button", name="Freeze", exact=True).click()
+    visitor.notice("The freeze is planned")
+    made = freezes()["the stock is counted"]
+    assert asked == ["Freeze the schedules of stocktaking? Their due times are skipped, not delayed."], asked
+    page.get_by_role("button", name="Lift the freeze: the stock is counted").click()
+    visitor.notice("lifted")
+    assert made["team_id"] is not None
+    visitor.close()
+
+
 def a_span_of_the_ledger_is_backfilled(browser):
     workflow = create("report", cron_schedule="0 12 * * *", timezone="UTC", catch_up_policy="none")
     wait_until(next_midnight() + timedelta(days=3, hours=1))
@@ -846,6 +873,7 @@ STORIES = [
     pages_are_read_without_scripts,
     what_failed_last_is_found,
     a_double_click_writes_once,
+    a_freeze_names_whom_it_stops,
     a_channel_and_its_rule_are_changed,
     an_open_page_shows_the_end_of_a_run,
     an_outage_takes_nothing_from_a_page,

@@ -144,6 +144,15 @@
     count();
   });
 
+  // A question names the team that the form has: {team_id} stands for it.
+  document.addEventListener("htmx:confirm", ({ detail, target }) => {
+    const field = target.elements?.team_id;
+    if (!field) return;
+    const typed = field.value === "all" ? "all teams" : `team ${field.value}`;
+    const team = field.selectedOptions?.[0]?.textContent ?? typed;
+    detail.ctx.confirm = detail.ctx.confirm.replace("{team_id}", () => team);
+  });
+
   // A span of the ledger: the two days that were chosen last, in either order.
   document.addEventListener("click", (event) => {
     const day = event.target.closest("[data-day]");
