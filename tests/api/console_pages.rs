@@ -236,3 +236,24 @@ async fn the_last_of_many_teams_can_be_chosen() {
     assert!(page.contains(r#"<input name="name" value="team number 201""#), "{page}");
     s.end_early().await;
 }
+
+/// Two admins have the same page of a team. The second one to save learns that another edit came first.
+#[tokio::test]
+async fn limits_and_hosts_of_an_older_page_are_not_saved() {
+    let s = Story::today().await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    let page = format!("/admin/teams/{}", s.keys.team_id);
+    for (part, first, second) in [
+        ("limits", "workflows=50", "running_runs=7"),
+        ("hosts", "allowed_hosts=api.bank.example", "allowed_hosts=b.example"),
+    ] {
+        let path = format!("{page}/{part}");
+        let [one, other] = [visitor.read_form(&page, &path).await, visitor.read_form(&page, &path).await];
+        visitor.send_page_form(&one, first).await.expect(200);
+        let refusal = visitor.send_page_form(&other, second).await.expect(412).text;
+        assert!(refusal.contains("another edit came first"), "{refusal}");
+    }
+    let shown = visitor.read_page(&page).await;
+    assert!(shown.contains(r#"name="workflows" value="50""#) && shown.contains("api.bank.example"), "{shown}");
+    s.end().await;
+}

@@ -1,6 +1,6 @@
 //! A client that has what it reads gets 304, and what it has leads its next edit.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{Answer, Api, Story, send_request};
 
 async fn read(api: &Api, path: &str, known: &str) -> Answer {
@@ -44,5 +44,35 @@ async fn what_a_client_has_is_not_sent_again() {
     let other = read(&s.editor(), &workflow, &tag).await.expect(200);
     assert_ne!(etag(&other), tag);
     read(&s.editor(), "/api/v1/workflows", &page).await.expect(200);
+    s.end_early().await;
+}
+
+/// Two admins have read the same, and both write at once. One of them learns that another edit came first.
+#[tokio::test]
+async fn limits_and_hosts_are_not_overwritten_unseen() {
+    let s = Story::today().await;
+    let (admin, team) = (s.admin(), format!("/api/v1/teams/{}", s.keys.team_id));
+    for (path, bodies) in [
+        (format!("{team}/limits"), [json!({"workflows": 50}), json!({"workflows": 60})]),
+        (format!("{team}/hosts"), [json!({"allowed_hosts": ["a.example"]}), json!({"allowed_hosts": ["b.example"]})]),
+    ] {
+        let put = async |seen: &str, body: &Value| {
+            send_request(admin.request(reqwest::Method::PUT, &path).header("if-match", seen).json(body)).await
+        };
+        let seen = etag(&admin.get(&path).await.expect(200));
+        // What the team uses is no edit of its limits.
+        s.create("0 9 * * *", "UTC").await;
+        let (one, other) = tokio::join!(put(&seen, &bodies[0]), put(&seen, &bodies[1]));
+        let (made, refused) = if one.status == 200 { (one, other) } else { (other, one) };
+        assert_eq!(made.status, 200, "{}", made.text);
+        refused.refused(412, "version_mismatch", None);
+        let shown = admin.get(&path).await.expect(200);
+        for member in ["set", "allowed_hosts"] {
+            assert_eq!(shown.json[member], made.json[member]);
+        }
+        // The answer to a write has the next version, and without If-Match the last write wins.
+        put(&etag(&made), &bodies[0]).await.expect(200);
+        send_request(admin.request(reqwest::Method::PUT, &path).json(&bodies[1])).await.expect(200);
+    }
     s.end_early().await;
 }

@@ -56,7 +56,7 @@ pub async fn find_allowed_hosts(db: &mut PgConnection, team_id: i64) -> sqlx::Re
     .await
 }
 
-/// Replaces the hosts that a team may call; returns false if the team does not exist.
+/// Replaces the hosts that a team may call; returns those of before, or `None` if the team does not exist.
 ///
 /// # Errors
 /// Fails if the database refuses the statement.
@@ -65,7 +65,7 @@ pub async fn set_allowed_hosts(
     team_id: i64,
     hosts: &[String],
     edit: &Edit,
-) -> sqlx::Result<bool> {
+) -> sqlx::Result<Option<Vec<String>>> {
     let changed = sqlx::query_scalar!(
         r#"
         -- set the hosts that a team may call; returns those of before
@@ -79,9 +79,9 @@ pub async fn set_allowed_hosts(
     )
     .fetch_optional(&mut *tx)
     .await?;
-    let Some(before) = changed else { return Ok(false) };
-    let (before, after) = (Some(json!({ "allowed_hosts": before })), Some(json!({ "allowed_hosts": hosts })));
+    let Some(replaced) = changed else { return Ok(None) };
+    let (before, after) = (Some(json!({ "allowed_hosts": replaced })), Some(json!({ "allowed_hosts": hosts })));
     let subject = format!("team:{team_id}");
     audit::record_entry(tx, edit, Entry { verb: "hosts", subject, team_id: Some(team_id), before, after }).await?;
-    Ok(true)
+    Ok(Some(replaced))
 }

@@ -162,7 +162,11 @@ async fn delete_empty_team(tx: &mut PgConnection, id: i64) -> sqlx::Result<bool>
     .await
 }
 
-async fn lock_team(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Team>> {
+/// Locks a team until the transaction ends, so that edits of it come one after the other; `None`: there is no such team.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn lock_team(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Team>> {
     sqlx::query_as!(
         Team,
         r#"

@@ -115,6 +115,15 @@ impl Api {
         self.send(Method::GET, path, Write::default()).await?.json()
     }
 
+    /// Reads an object with its entity tag, which a later write sends back.
+    ///
+    /// # Errors
+    /// As [`Api::get`].
+    pub async fn get_tagged<T: DeserializeOwned>(&self, path: &str) -> Result<(T, String), Failure> {
+        let answer = self.send(Method::GET, path, Write::default()).await?;
+        Ok((answer.json()?, answer.etag().unwrap_or_default()))
+    }
+
     /// Writes without a body.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! `cronbox-app teams limits`: shows the limits of a team, and changes those that are named.
 
 use access::limits::{MOST, TeamLimits, find_team_limits, set_team_limits};
+use access::teams::lock_team;
 use anyhow::Context as _;
 use clap::Args;
 use db::PgConnection;
@@ -61,8 +62,9 @@ pub(crate) async fn change_limits(
     named: &NamedLimits,
     edit: &Edit,
 ) -> anyhow::Result<TeamLimits> {
-    let found = find_team_limits(tx, team_id).await?;
-    let (current, _) = found.with_context(|| format!("no team has the id {team_id}"))?;
+    // What it does not name must stay as an edit at the same time has set it.
+    lock_team(tx, team_id).await?.with_context(|| format!("no team has the id {team_id}"))?;
+    let (current, _) = find_team_limits(tx, team_id).await?.unwrap_or_default();
     let limits = named.over(current);
     if limits != current {
         set_team_limits(tx, team_id, limits, edit).await?;

@@ -21,7 +21,7 @@ use crate::act::{self, Act};
 use crate::answer::show_page;
 use crate::api::{Api, Console, Write};
 use crate::failure::Failure;
-use crate::form::{Sent, lines};
+use crate::form::{Sent, filled, lines};
 use crate::frame::{Frame, Menu};
 use crate::path::PathId;
 use crate::teams;
@@ -44,13 +44,15 @@ struct TeamPage {
     id: i64,
     name: String,
     limits: Vec<LimitRow>,
+    limits_etag: String,
     hosts: Vec<String>,
+    hosts_etag: String,
     secrets: Vec<SecretView>,
 }
 
 async fn show(api: Api, PathId(id): PathId<i64>, Query(shown): Query<Shown>) -> Result<Response, Failure> {
-    let limits: TeamLimitsView = api.get(&format!("/teams/{id}/limits")).await?;
-    let hosts: AllowedHostsView = api.get(&format!("/teams/{id}/hosts")).await?;
+    let (limits, limits_etag) = api.get_tagged::<TeamLimitsView>(&format!("/teams/{id}/limits")).await?;
+    let (hosts, hosts_etag) = api.get_tagged::<AllowedHostsView>(&format!("/teams/{id}/hosts")).await?;
     let secrets: SecretsView = api.get(&format!("/teams/{id}/secrets")).await?;
     let name = teams::find_name(&api, id).await?.unwrap_or_else(|| format!("team {id}"));
     let frame = Frame::read(&api, Menu::Admin, format!("Team {name}"), shown.done.as_deref()).await?;
@@ -60,7 +62,9 @@ async fn show(api: Api, PathId(id): PathId<i64>, Query(shown): Query<Shown>) -> 
         id,
         name,
         limits: limits::rows(&limits),
+        limits_etag,
         hosts: hosts.allowed_hosts,
+        hosts_etag,
         secrets: secrets.items,
     })
 }
@@ -79,10 +83,14 @@ async fn rename(api: Api, Path(id): Path<i64>, Sent(form): Sent<Name>) -> Act {
 #[derive(Deserialize)]
 struct Hosts {
     allowed_hosts: String,
+    /// The version that the visitor has seen.
+    #[serde(default)]
+    etag: String,
 }
 
 async fn set_hosts(api: Api, Path(id): Path<i64>, Sent(form): Sent<Hosts>) -> Act {
-    let write = Write { body: Some(json!({ "allowed_hosts": lines(&form.allowed_hosts) })), ..Write::default() };
+    let body = json!({ "allowed_hosts": lines(&form.allowed_hosts) });
+    let write = Write { body: Some(body), if_match: filled(&form.etag), ..Write::default() };
     api.send(Method::PUT, &format!("/teams/{id}/hosts"), write).await?;
     Ok(act::show_next(&format!("/admin/teams/{id}"), "hosts"))
 }

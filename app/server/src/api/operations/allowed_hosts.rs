@@ -2,7 +2,6 @@
 
 use access::hosts::{find_allowed_hosts, set_allowed_hosts};
 use api_types::limits::AllowedHostsView;
-use axum::Json;
 use axum::extract::State;
 use egress::hosts::{MOST_HOSTS, parse_host};
 use serde::Deserialize;
@@ -12,7 +11,8 @@ use workflows::definition::field::FieldError;
 use crate::App;
 use crate::api::request::auth::{Admin, Viewer};
 use crate::api::request::error::{Error, Problem};
-use crate::api::request::extract::{Body, Id, Trace};
+use crate::api::request::etag::{Versioned, digest_version};
+use crate::api::request::extract::{Body, Id, IfMatch, Trace};
 
 /// The hosts that the http actions of a team may call.
 #[derive(Deserialize, ToSchema)]
@@ -24,42 +24,50 @@ pub struct AllowedHosts {
 
 /// Read the hosts that a team may call.
 #[utoipa::path(get, path = "/api/v1/teams/{id}/hosts", tag = "keys", params(("id" = i64, Path)),
-    responses((status = 200, body = AllowedHostsView),
+    responses((status = 200, body = AllowedHostsView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn get_allowed_hosts(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<i64>,
-) -> Result<Json<AllowedHostsView>, Error> {
+) -> Result<Versioned<AllowedHostsView>, Error> {
     if caller.team_id.is_some_and(|own| own != id) {
         return Err(Error::not_found());
     }
     let mut connection = app.pools.reads.acquire().await?;
     let allowed_hosts = find_allowed_hosts(&mut connection, id).await?.ok_or_else(Error::not_found)?;
-    Ok(Json(AllowedHostsView { team_id: id, allowed_hosts }))
+    with_etag(id, allowed_hosts)
 }
 
 /// Set the hosts that a team may call. Requests that are sent from now on have one of them; edits on every instance
 /// within 5 seconds.
-#[utoipa::path(put, path = "/api/v1/teams/{id}/hosts", tag = "keys", params(("id" = i64, Path)),
+#[utoipa::path(put, path = "/api/v1/teams/{id}/hosts", tag = "keys",
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header)),
     request_body = AllowedHosts,
-    responses((status = 200, body = AllowedHostsView),
+    responses((status = 200, body = AllowedHostsView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn put_allowed_hosts(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
     Id(id): Id<i64>,
+    if_match: IfMatch,
     Body(hosts): Body<AllowedHosts>,
-) -> Result<Json<AllowedHostsView>, Error> {
+) -> Result<Versioned<AllowedHostsView>, Error> {
     let allowed_hosts = parse_hosts(&hosts.allowed_hosts)?;
+    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
-    if !set_allowed_hosts(&mut tx, id, &allowed_hosts, &caller.edit_at(app.clock.now(), trace)).await? {
-        return Err(Error::not_found());
-    }
+    let replaced = set_allowed_hosts(&mut tx, id, &allowed_hosts, &edit).await?.ok_or_else(Error::not_found)?;
+    // The edit has locked them. If it is refused, it is not committed.
+    if_match.check_version("list of hosts", digest_version(&replaced)?)?;
     tx.commit().await?;
     app.host_lists.forget_team(id).await;
-    Ok(Json(AllowedHostsView { team_id: id, allowed_hosts }))
+    with_etag(id, allowed_hosts)
+}
+
+fn with_etag(team_id: i64, allowed_hosts: Vec<String>) -> Result<Versioned<AllowedHostsView>, Error> {
+    let version = digest_version(&allowed_hosts)?;
+    Ok(Versioned { version, view: AllowedHostsView { team_id, allowed_hosts } })
 }
 
 fn parse_hosts(written: &[String]) -> Result<Vec<String>, FieldError> {

@@ -3,6 +3,7 @@
 //! | answer | ETag | |
 //! |---|---|---|
 //! | a workflow, a schedule, a channel, a rule | `"7-<digest>"` | `If-Match` compares only the version before the hyphen |
+//! | the limits or the hosts of a team | the same | their version is a digest of what an admin has set: `digest_version` |
 //! | another object | `"<digest>"` | |
 //! | a page of a list | `W/"<digest>"` | weak, because it may be compressed |
 //!
@@ -43,6 +44,18 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
     fn into_response(self) -> Response {
         ([(header::ETAG, format!("\"{}\"", self.version))], Json(self.view)).into_response()
     }
+}
+
+/// The version of what has no counter of its edits: a number that differs if the value does.
+///
+/// # Errors
+/// Fails if the value is no JSON.
+pub(crate) fn digest_version(value: &impl Serialize) -> Result<i64, Error> {
+    let text = serde_json::to_vec(value).map_err(anyhow::Error::from)?;
+    let mut first = [0; size_of::<i64>()];
+    first.copy_from_slice(&Sha256::digest(text)[..size_of::<i64>()]);
+    // A tag has no sign before its version.
+    Ok(i64::from_be_bytes(first) & i64::MAX)
 }
 
 /// Gives an answer its ETag, and leaves out the body of one that the client has.
@@ -106,6 +119,13 @@ mod tests {
         ] {
             assert_eq!(names(&HeaderValue::from_static(known), &tag), is_named, "{known}");
         }
+    }
+
+    #[test]
+    fn other_values_have_other_versions() {
+        let version = |hosts: &[&str]| digest_version(&hosts).unwrap();
+        assert_eq!(version(&["a.example"]), version(&["a.example"]));
+        assert!(version(&["a.example"]) > 0 && version(&["a.example"]) != version(&["b.example"]));
     }
 
     #[test]

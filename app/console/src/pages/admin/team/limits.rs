@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::act::{self, Act};
 use crate::api::{Api, Console, Write};
-use crate::form::{Sent, object, whole_number};
+use crate::form::{Sent, filled, object, whole_number};
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/admin/teams/{id}/limits", post(set))
@@ -62,6 +62,8 @@ struct Limits {
     requests_in_flight: String,
     edits_in_flight: String,
     lists_in_flight: String,
+    /// The version that the visitor has seen.
+    etag: String,
 }
 
 async fn set(api: Api, Path(id): Path<i64>, Sent(form): Sent<Limits>) -> Act {
@@ -78,7 +80,7 @@ async fn set(api: Api, Path(id): Path<i64>, Sent(form): Sent<Limits>) -> Act {
     for (field, text) in fields {
         members.push((field, json!(whole_number::<i64>(field, text)?)));
     }
-    let write = Write { body: Some(object(members)), ..Write::default() };
+    let write = Write { body: Some(object(members)), if_match: filled(&form.etag), ..Write::default() };
     api.send(Method::PUT, &format!("/teams/{id}/limits"), write).await?;
     Ok(act::show_next(&format!("/admin/teams/{id}"), "limits"))
 }
