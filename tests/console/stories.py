@@ -333,6 +333,23 @@ def a_freeze_skips_due_times_until_it_is_lifted(browser):
     expect(banner).to_have_count(0)
     wait_until(next_hour() + timedelta(minutes=10), fire=True)
     assert [decision for _, decision in decisions(workflow, key)] == ["skipped_paused", "fired"]
+
+    # What a backfill of the span leaves out is said, with the way to run it.
+    page.goto(f"/workflows/{workflow}")
+    for field in ("start", "end"):
+        page.locator(f"form[data-span] [name={field}]").fill(f"{due:%Y-%m-%dT%H:%M}")
+    page.get_by_role("button", name="Count the times…").click()
+    preview = page.locator("#backfill-preview")
+    expect(preview).to_contain_text("No time is selected", timeout=PATIENCE)
+    expect(preview).to_contain_text("1 time of the span was skipped")
+    page.get_by_role("button", name="Count by the cron of now…").click()
+    expect(preview).to_contain_text("1 time is selected", timeout=PATIENCE)
+    page.get_by_role("button", name="Run 1 time").click()
+    visitor.notice("The backfill was started")
+    step("job backfills")
+    step("runs_end")
+    step("job backfills")
+    assert [decision for _, decision in decisions(workflow, key)] == ["backfilled", "fired"]
     visitor.close()
 
 

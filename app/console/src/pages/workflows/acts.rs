@@ -1,6 +1,8 @@
 //! Acts on one workflow: run it, pause and resume it, archive it, backfill it.
 
 use api_types::backfills::{BackfillView, DryRunView};
+use api_types::occurrences::OccurrenceView;
+use api_types::page::Page;
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
@@ -15,6 +17,7 @@ use crate::api::{Api, Console};
 use crate::failure::{ActFailure, Failure};
 use crate::form::{Sent, parse_time};
 use crate::path::PathId;
+use crate::query::with_query;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new()
@@ -55,10 +58,21 @@ struct Preview {
     fields: BackfillFields,
     start: DateTime<Utc>,
     end: DateTime<Utc>,
+    /// Times of the span that a pause or a freeze has skipped; `None`: it does not leave them out.
+    left_out: Option<LeftOut>,
 }
 
 /// Times that a preview names.
 const NAMED: usize = 10;
+/// Times that were skipped, of which a preview counts no more.
+const MOST_LEFT_OUT: &str = "200";
+
+/// How many times a backfill leaves out.
+struct LeftOut {
+    count: usize,
+    /// Whether there are more than the API lists at once.
+    is_more: bool,
+}
 
 async fn fire(api: Api, PathId(id): PathId<i64>) -> Act {
     let run: Value = api.post(&format!("/schedules/{id}:fire")).await?.json()?;
@@ -92,7 +106,24 @@ async fn preview_backfill(
     let body = fields.body(start, end, true)?;
     let found: DryRunView = api.post_json(&format!("/schedules/{id}:backfill"), body).await?.json()?;
     let first = found.times.into_iter().take(NAMED).collect();
-    Ok(show_page(&Preview { id, total: found.total, first, fields, start, end })?)
+    let left_out = match fields.leaves_out_skipped() {
+        true => Some(count_skipped(&api, id, start, end).await?),
+        false => None,
+    };
+    Ok(show_page(&Preview { id, total: found.total, first, fields, start, end, left_out })?)
+}
+
+/// Counts the times of a span that a pause or a freeze has skipped.
+async fn count_skipped(api: &Api, id: i64, start: DateTime<Utc>, end: DateTime<Utc>) -> Result<LeftOut, Failure> {
+    let (from, to) = (for_api(&start), for_api(&end));
+    let parameters = [
+        ("decision", Some("skipped_paused")),
+        ("from", Some(&*from)),
+        ("to", Some(&*to)),
+        ("limit", Some(MOST_LEFT_OUT)),
+    ];
+    let page: Page<OccurrenceView> = api.get(&with_query(&format!("/schedules/{id}/occurrences"), parameters)).await?;
+    Ok(LeftOut { count: page.items.len(), is_more: page.next_cursor.is_some() })
 }
 
 async fn backfill(api: Api, PathId(id): PathId<i64>, Sent(fields): Sent<BackfillFields>) -> Act {
@@ -108,6 +139,11 @@ impl BackfillFields {
     fn span(&self, now: DateTime<Utc>) -> Result<(DateTime<Utc>, DateTime<Utc>), Failure> {
         let (start, last) = (needed("start", &self.start)?, needed("end", &self.end)?);
         Ok((start, (last + TimeDelta::minutes(1)).min(now)))
+    }
+
+    /// Whether it selects what was missed by the schedule of then: only the schedule of now has times in a pause or a freeze.
+    fn leaves_out_skipped(&self) -> bool {
+        matches!(&*self.only, "" | "missing") && self.timing != "now"
     }
 
     fn body(&self, start: DateTime<Utc>, end: DateTime<Utc>, dry_run: bool) -> Result<Value, Failure> {
@@ -143,6 +179,15 @@ fn for_api(time: &DateTime<Utc>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn skipped_times_are_left_out_by_the_schedule_of_then() {
+        let leaves_out = |only: &str, timing: &str| {
+            BackfillFields { only: only.into(), timing: timing.into(), ..Default::default() }.leaves_out_skipped()
+        };
+        assert!(leaves_out("missing", "then") && leaves_out("", ""));
+        assert!(!leaves_out("missing", "now") && !leaves_out("all", "then") && !leaves_out("failed", "then"));
+    }
 
     #[test]
     fn a_span_has_its_last_minute_and_no_future() {
