@@ -24,8 +24,8 @@ pub async fn take_channel_test(tx: &mut PgConnection, team_id: i64, now: DateTim
                                           ELSE GREATEST(channel_tests_until, $2) END
                                      + INTERVAL '1 hour' / $3::bigint
          WHERE id = $1
-           AND (channel_tests_until > $2 + INTERVAL '2 hours'
-                OR GREATEST(channel_tests_until, $2) + INTERVAL '1 hour' / $3 <= $2 + INTERVAL '1 hour')
+           AND (channel_tests_until > $2::timestamptz + INTERVAL '2 hours'
+                OR GREATEST(channel_tests_until, $2) + INTERVAL '1 hour' / $3::bigint <= $2 + INTERVAL '1 hour')
         "#,
         team_id,
         now,
