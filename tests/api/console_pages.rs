@@ -160,7 +160,7 @@ async fn a_form_of_an_older_version_is_not_saved() {
 
 /// The visitor has pressed twice, or got no answer and presses again.
 #[tokio::test]
-async fn a_form_that_is_sent_again_creates_nothing() {
+async fn forms_sent_again_create_nothing() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
@@ -183,7 +183,7 @@ async fn a_form_that_is_sent_again_creates_nothing() {
 
 /// After a refusal of one of several teams the form is sent again, and those of the others have begun.
 #[tokio::test]
-async fn a_form_creates_one_operation_for_each_team() {
+async fn each_team_gets_one_operation() {
     let s = Story::today().await;
     let own = s.create("0 9 * * *", "UTC").await;
     let body = json!({"name": "theirs", "action": {"type": "log", "message": "m"}});
@@ -217,7 +217,7 @@ async fn a_key_is_created_and_shown_once() {
 }
 
 #[tokio::test]
-async fn the_last_of_many_teams_can_be_chosen() {
+async fn the_last_team_can_be_chosen() {
     let s = Story::today().await;
     s.execute(MANY_TEAMS).await;
     let last = s.count("SELECT max(id) FROM teams").await;
@@ -239,7 +239,7 @@ async fn the_last_of_many_teams_can_be_chosen() {
 
 /// Two admins have the same page of a team. The second one to save learns that another edit came first.
 #[tokio::test]
-async fn limits_and_hosts_of_an_older_page_are_not_saved() {
+async fn older_limits_and_hosts_are_not_saved() {
     let s = Story::today().await;
     let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
     let page = format!("/admin/teams/{}", s.keys.team_id);

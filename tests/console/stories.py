@@ -353,7 +353,7 @@ def a_freeze_skips_due_times_until_it_is_lifted(browser):
     visitor.close()
 
 
-def a_freeze_names_whom_it_stops(browser):
+def a_freeze_asks_for_its_team(browser):
     create_team("stocktaking")
     visitor = Visitor(browser, key=ADMIN)
     page, asked = visitor.page, []
@@ -890,7 +890,7 @@ STORIES = [
     pages_are_read_without_scripts,
     what_failed_last_is_found,
     a_double_click_writes_once,
-    a_freeze_names_whom_it_stops,
+    a_freeze_asks_for_its_team,
     a_channel_and_its_rule_are_changed,
     an_open_page_shows_the_end_of_a_run,
     an_outage_takes_nothing_from_a_page,

@@ -86,7 +86,8 @@
     part.className = `notice ${kind}`;
   }
   function reasonOf(context) {
-    if (context.response) return `answered ${context.response.status}`;
+    const status = context.response?.status;
+    if (status) return `answered ${status}${status < 400 ? " with something else" : ""}`;
     return context.request?.signal?.reason === "timeout" ? "did not answer in time" : "cannot be reached";
   }
   function keepPage(context) {

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_team_of_a_form_has_its_own_key() {
+    fn each_team_has_its_own_key() {
         let bodies =
             [Some(json!({ "team_id": 7 })), Some(json!({ "team_id": 8 })), Some(json!({ "team_id": null })), None];
         let keys = bodies.map(|body| key_of("form", body.as_ref()));

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skipped_times_are_left_out_by_the_schedule_of_then() {
+    fn the_schedule_of_then_skips_pauses() {
         let leaves_out = |only: &str, timing: &str| {
             BackfillFields { only: only.into(), timing: timing.into(), ..Default::default() }.leaves_out_skipped()
         };
