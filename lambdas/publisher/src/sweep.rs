@@ -42,7 +42,7 @@ use self::missing::{Search, search_slice};
 use self::orphans::record_orphans;
 use self::page::Compared;
 use self::rollout::{finish_rollout, force_rollout, queue_for_rollout};
-use self::turn::{Ownership, SAMPLE, Stage, Turn, advance_turn, finish_turn, lock_turn, release_turn, take_turn};
+use self::turn::{SAMPLE, Stage, Turn, advance_turn, finish_turn, lock_turn, record_refusal, release_turn, take_turn};
 
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
@@ -152,13 +152,14 @@ impl Publisher {
             self.metrics().count_sweep(turn.findings.listed, turn.findings.read);
             return Ok(Swept::Done(turn.findings));
         }
-        if let Ok(End::Refused(fault)) = &ended {
-            self.note_refusal(&mut turn, fault);
-        }
+        let recorded = match &ended {
+            Ok(End::Refused(fault)) => self.note_refusal(&mut turn, fault).await,
+            Ok(End::Done | End::Stopped) | Err(_) => Ok(()),
+        };
         // Released also after a database error, so that another publisher need not wait until the lease expires.
         let released = release_turn(self.pool(), &turn, self.owner()).await;
         ended?;
-        released?;
+        recorded.and(released)?;
         Ok(Swept::Stopped(turn.findings))
     }
 
@@ -194,9 +195,10 @@ impl Publisher {
                 return Ok(End::Stopped);
             }
             let is_repairing = !compared.free.is_empty();
-            if self.write_down(turn, compared, &page, lease, span).await? == Ownership::Lost {
+            let Some(written) = self.write_down(turn, compared, &page, lease, span).await? else {
                 return Ok(End::Stopped);
-            }
+            };
+            *turn = written;
             if is_repairing && self.has_many_repairs(&mut *self.pool().acquire().await?).await? {
                 return Ok(End::Stopped);
             }
@@ -212,39 +214,38 @@ impl Publisher {
         self.call_when_allowed(lease, self.list_rate(), self.schedules().list_page(token, lease)).await
     }
 
-    /// Writes the result of a page, and where the list continues, in one transaction.
+    /// Writes the result of a page, and where the list continues, in one transaction; returns what it has written. `None` =
+    /// another publisher has the sweep now.
     async fn write_down(
         &self,
-        turn: &mut Turn,
+        turn: &Turn,
         compared: Compared,
         page: &Page,
         lease: &Lease,
         span: &Span,
-    ) -> anyhow::Result<Ownership> {
+    ) -> anyhow::Result<Option<Turn>> {
         let sent = span.now();
         let now = self.clock().now();
         let mut tx = db::begin_transaction(self.pool()).await?;
-        if lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
-            return Ok(Ownership::Lost);
-        }
-        turn.findings = compared.findings;
-        turn.next_token.clone_from(&page.next_token);
-        turn.stage = if page.next_token.is_some() { Stage::Listing } else { Stage::Listed };
-        turn::forget_older_list(&mut tx, turn).await?;
-        repair::record_sightings(&mut tx, turn, &compared.sighted).await?;
+        let Some(mut next) = lock_turn(&mut tx, turn, self.owner()).await? else { return Ok(None) };
+        next.findings = compared.findings;
+        next.next_token.clone_from(&page.next_token);
+        next.stage = if page.next_token.is_some() { Stage::Listing } else { Stage::Listed };
+        turn::forget_older_list(&mut tx, &next).await?;
+        repair::record_sightings(&mut tx, &next, &compared.sighted).await?;
         record_orphans(&mut tx, &compared.orphans).await?;
         repair::confirm_schedules(&mut tx, &compared.confirmed).await?;
         repair::adopt_schedules(&mut tx, &compared.adopted).await?;
         let (known, unpublished): (Vec<_>, Vec<_>) = compared.free.into_iter().partition(|one| one.epoch.is_some());
-        turn.findings.repaired += repair::enqueue_differences(&mut tx, &known, now).await?;
-        turn.findings.repaired += repair::enqueue_unpublished(&mut tx, &unpublished, now).await?;
-        record_changes(&mut tx, turn, &compared.braked).await?;
+        next.findings.repaired += repair::enqueue_differences(&mut tx, &known, now).await?;
+        next.findings.repaired += repair::enqueue_unpublished(&mut tx, &unpublished, now).await?;
+        record_changes(&mut tx, &next, &compared.braked).await?;
         queue_for_rollout(&mut tx, &compared.explained).await?;
-        advance_turn(&mut tx, turn).await?;
+        advance_turn(&mut tx, &next).await?;
         self.injector().pass_point(Point::C2).await;
         tx.commit().await?;
         lease.extend_from(sent);
-        Ok(Ownership::Ours)
+        Ok(Some(next))
     }
 
     /// After the last page: processes missing schedules, changes, and orphans.
@@ -257,13 +258,13 @@ impl Publisher {
                 Step::Orphans(names) => self.read_orphans(names, identity, lease).await,
                 _ => Orphans::default(),
             };
-            let was_forced = turn.force;
-            let mut tx = db::begin_transaction(self.pool()).await?;
-            if !span.may_claim() || lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
+            if !span.may_claim() {
                 return Ok(End::Stopped);
             }
+            let mut tx = db::begin_transaction(self.pool()).await?;
+            let Some(mut next) = lock_turn(&mut tx, turn, self.owner()).await? else { return Ok(End::Stopped) };
             // Force was requested after the brake was applied, so check again before the sweep may end.
-            if turn.force && !was_forced && matches!(step, Step::Orphans(_)) {
+            if next.force && !turn.force && matches!(step, Step::Orphans(_)) {
                 step = Step::Changes;
                 last_orphan.clear();
             }
@@ -271,38 +272,39 @@ impl Publisher {
                 return Ok(End::Stopped);
             }
             step = match step {
-                Step::Missing => match search_slice(&mut tx, turn, REPAIRS, now).await? {
+                Step::Missing => match search_slice(&mut tx, &mut next, REPAIRS, now).await? {
                     Search::More => Step::Missing,
                     Search::Done => Step::Changes,
                 },
-                Step::Changes => match release_changes(&mut tx, turn, REPAIRS, now).await? {
+                Step::Changes => match release_changes(&mut tx, &mut next, REPAIRS, now).await? {
                     Release::More => Step::Changes,
                     Release::Done => {
-                        orphans::forget_gone(&mut tx, turn).await?;
-                        Step::Orphans(orphans::list_deletable(&mut tx, turn, ORPHANS).await?)
+                        orphans::forget_gone(&mut tx, &next).await?;
+                        Step::Orphans(orphans::list_deletable(&mut tx, &mut next, ORPHANS).await?)
                     }
                 },
                 Step::Orphans(names) => {
                     last_orphan = names.last().cloned().unwrap_or(last_orphan);
-                    turn.findings.orphans_deleted += orphans::enqueue_deletions(&mut tx, &orphans.ours, now).await?;
-                    turn.findings.orphans_foreign += orphans.foreign.len() as u64;
+                    next.findings.orphans_deleted += orphans::enqueue_deletions(&mut tx, &orphans.ours, now).await?;
+                    next.findings.orphans_foreign += orphans.foreign.len() as u64;
                     orphans::mark_foreign(&mut tx, &orphans.foreign).await?;
-                    Step::Orphans(orphans::list_ripe(&mut tx, turn, &last_orphan, ORPHANS).await?)
+                    Step::Orphans(orphans::list_ripe(&mut tx, &next, &last_orphan, ORPHANS).await?)
                 }
             };
             let is_done = matches!(&step, Step::Orphans(names) if names.is_empty());
-            advance_turn(&mut tx, turn).await?;
+            advance_turn(&mut tx, &next).await?;
             if is_done {
-                if turn.force {
-                    force_rollout(&mut tx, turn.generation).await?;
+                if next.force {
+                    force_rollout(&mut tx, next.generation).await?;
                 }
-                if turn.findings.explained == 0 {
-                    finish_rollout(&mut tx, turn.generation, turn.id).await?;
+                if next.findings.explained == 0 {
+                    finish_rollout(&mut tx, next.generation, next.id).await?;
                 }
-                finish_turn(&mut tx, turn).await?;
+                finish_turn(&mut tx, &next).await?;
             }
             self.injector().pass_point(Point::C2).await;
             tx.commit().await?;
+            *turn = next;
             lease.extend_from(sent);
             if is_done {
                 return Ok(End::Done);
@@ -338,7 +340,8 @@ impl Publisher {
         orphans
     }
 
-    fn note_refusal(&self, turn: &mut Turn, fault: &Fault) {
+    /// Records why EventBridge refused to list, for operators and for the publisher that continues.
+    async fn note_refusal(&self, turn: &mut Turn, fault: &Fault) -> sqlx::Result<()> {
         tracing::warn!(sweep = turn.id, "sweep stopped: {}", fault.message);
         turn.findings.stopped_by = Some(fault.message.clone());
         // A token expires; then list from the beginning. The workflows seen so far stay recorded. EventBridge's message
@@ -347,6 +350,7 @@ impl Publisher {
             turn.next_token = None;
             turn.findings.restart_list();
         }
+        record_refusal(self.pool(), turn, self.owner()).await
     }
 }
 

@@ -9,6 +9,34 @@ use super::SETTLED;
 use crate::proxy::THROTTLED;
 use crate::world::{LIST, World, soon};
 
+/// The time between two sweeps.
+const QUARTER: Duration = Duration::from_secs(15 * 60);
+
+/// A trigger function that fails once. A sequence counts its calls, because no rollback sets it back.
+const FAIL_ONCE: &str = "
+    CREATE SEQUENCE failures;
+    CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+        IF nextval('failures') = 1 THEN
+            RAISE EXCEPTION 'the commit fails';
+        END IF;
+        RETURN NULL;
+    END
+    $$";
+
+impl World {
+    /// The next commit fails that makes the row of a sweep fulfil this condition.
+    async fn fail_once_when(&self, condition: &str) {
+        let failing = format!(
+            "DROP TRIGGER IF EXISTS failing ON sweeps;
+             ALTER SEQUENCE failures RESTART;
+             CREATE CONSTRAINT TRIGGER failing AFTER UPDATE ON sweeps DEFERRABLE INITIALLY DEFERRED
+                 FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION fail_once()"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(failing)).execute(&self.pool).await.unwrap();
+    }
+}
+
 async fn next_token(world: &World) -> Option<String> {
     let query = "SELECT next_token FROM sweeps ORDER BY id DESC LIMIT 1";
     sqlx::query_scalar::<_, Option<String>>(query).fetch_optional(&world.pool).await.unwrap().flatten()
@@ -68,6 +96,36 @@ async fn a_killed_sweep_is_continued() {
     let found = world.sweep().await;
     assert_eq!((found.listed, found.missing), (250, 0), "what the first saw is not missing: {found:?}");
     assert_eq!(world.count_lists(), 2, "the first page is not listed again");
+}
+
+/// The commit of a page, of the last page, or of a step after it fails, and the process goes on. No page is skipped, and nothing
+/// counts twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_commits_are_repeated() {
+    let world = World::new().await;
+    let workflows = world.in_step(250).await;
+    world.execute(FAIL_ONCE).await;
+    for (round, condition) in (1..).zip([
+        "NEW.report ->> 'listed' = '200'",
+        "NEW.listed_on IS NOT NULL AND OLD.listed_on IS NULL",
+        "NEW.report ->> 'missing' = '1'",
+    ]) {
+        // Its name is on the second page.
+        world.put_like(workflows[0], std::iter::once(format!("wf-250{round}-dev")));
+        world.skip(SETTLED + QUARTER * (2 * round)).await;
+        assert_eq!(world.sweep().await.orphans_waiting, 1, "{condition}");
+        world.remove(workflows[7]).await;
+        world.skip(SETTLED + QUARTER * (2 * round + 1)).await;
+        world.fail_once_when(condition).await;
+        let publisher = world.publisher().await;
+        publisher.request_sweep("test").await.unwrap();
+        publisher.sweep_schedules(soon()).await.unwrap_err();
+        let Swept::Done(found) = publisher.sweep_schedules(soon()).await.unwrap() else { panic!("{condition}") };
+        let counts = (found.listed, found.missing, found.orphan, found.orphans_deleted, found.repaired);
+        assert_eq!(counts, (250, 1, 1, 1, 1), "{condition}: {found:?}");
+        world.publish().await;
+        assert_eq!(world.existing(&workflows).await, 250, "{condition}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,8 @@
 //! Steps 3 and 4 of 7: which publisher sweeps.
 //!
 //! At most one sweep is open (a unique index), and at most one publisher processes it (a lease, taken by a guarded
-//! UPDATE). Each page is written together with the position in the list, so that any publisher can continue there.
+//! UPDATE). Each page is written together with the position in the list, so that any publisher can continue there. If the
+//! transaction fails, the page is listed again.
 
 use db::{PgConnection, PgPool};
 use sqlx::types::Json;
@@ -35,15 +36,6 @@ pub(crate) enum Stage {
     Listing,
     /// The list is complete, so missing schedules can be found.
     Listed,
-}
-
-/// Whether this publisher still has the sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ownership {
-    Ours,
-    /// Another publisher has taken it, a newer configuration has published, or the database waits for acceptance:
-    /// nothing may be written.
-    Lost,
 }
 
 /// Requests a sweep; if one is open, it serves the request.
@@ -161,8 +153,11 @@ pub(crate) async fn forget_older_list(tx: &mut PgConnection, turn: &Turn) -> sql
 
 /// Locks a sweep's row, if this publisher still has it; the first statement of each transaction, as a fence.
 ///
-/// Force may have been requested since the sweep was taken, so it is read again each time.
-pub(crate) async fn lock_turn(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Ownership> {
+/// Returns a copy of the turn for the transaction to change. It replaces the turn only after the commit, so that a turn never
+/// says more than the database. Force may have been requested since the sweep was taken, so it is read again each time.
+/// `None` = another publisher has taken the sweep, a newer configuration has published, or the database waits for
+/// acceptance: nothing may be written.
+pub(crate) async fn lock_turn(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sqlx::Result<Option<Turn>> {
     let force = sqlx::query_scalar!(
         r#"
         -- lock turn: by owner, so that a former owner records no page; neither does a publisher of an older generation,
@@ -183,9 +178,7 @@ pub(crate) async fn lock_turn(tx: &mut PgConnection, turn: &mut Turn, owner: &st
     )
     .fetch_optional(tx)
     .await?;
-    let Some(force) = force else { return Ok(Ownership::Lost) };
-    turn.force = force;
-    Ok(Ownership::Ours)
+    Ok(force.map(|force| Turn { force, ..turn.clone() }))
 }
 
 /// Writes the progress of the sweep, and extends its lease.
@@ -224,20 +217,41 @@ fn column(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Releases a sweep that is not finished, so that any publisher may continue it at once.
-pub(crate) async fn release_turn(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
+/// Records why EventBridge refused to continue the list, and where it continues.
+pub(crate) async fn record_refusal(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- release
+        -- record the refusal
         UPDATE sweeps
-           SET locked_by = NULL, locked_until = NULL, next_token = $4, report = $3
+           SET next_token = $3, report = $4
          WHERE id = $1
            AND locked_by = $2
         "#,
         turn.id,
         owner,
-        Json(&turn.findings) as _,
         turn.next_token.as_deref(),
+        Json(&turn.findings) as _,
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Releases a sweep that is not finished, so that any publisher may continue it at once.
+///
+/// Only the transaction of a page or of a step writes how far the sweep is: after a commit without a reply, only the database
+/// knows that.
+pub(crate) async fn release_turn(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- release
+        UPDATE sweeps
+           SET locked_by = NULL, locked_until = NULL
+         WHERE id = $1
+           AND locked_by = $2
+        "#,
+        turn.id,
+        owner,
     )
     .execute(pool)
     .await
