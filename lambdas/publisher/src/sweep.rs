@@ -234,6 +234,7 @@ impl Publisher {
         turn::forget_older_list(&mut tx, &next).await?;
         repair::record_sightings(&mut tx, &next, &compared.sighted).await?;
         record_orphans(&mut tx, &compared.orphans).await?;
+        repair::record_ahead(&mut tx, &compared.ahead).await?;
         repair::confirm_schedules(&mut tx, &compared.confirmed).await?;
         repair::adopt_schedules(&mut tx, &compared.adopted).await?;
         let (known, unpublished): (Vec<_>, Vec<_>) = compared.free.into_iter().partition(|one| one.epoch.is_some());

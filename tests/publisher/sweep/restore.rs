@@ -3,11 +3,15 @@
 use ledger::acceptance::{Keep, accept_ledger};
 use publisher::Swept;
 use schedule::WorkflowId;
-use serde_json::json;
+use serde_json::{Value, json};
+use workflows::State;
 use workflows::audit::Edit;
 
 use super::SETTLED;
 use crate::world::{LIST, World, soon};
+
+/// EventBridge's clock is at 10:00 when a story begins.
+const ACCEPTED: &str = "UPDATE database_identity SET accepted_on = '2026-03-02T10:05:00Z'";
 
 const MARK: &str = "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'";
 const SNAPSHOT: &str = "CREATE TABLE kept_workflows AS TABLE workflows;
@@ -34,6 +38,24 @@ impl World {
         let now = chrono::DateTime::from_timestamp(0, 0).unwrap();
         let edit = Edit::without_request("test", now);
         accept_ledger(&self.pool, &"dev".parse().unwrap(), now, Keep::Identity, &edit).await.unwrap();
+    }
+
+    /// The database of the snapshot is accepted at 10:05, and EventBridge's clock is later than that.
+    async fn restore_and_accept(&self) {
+        self.execute(RESTORE).await;
+        self.execute(MARK).await;
+        self.accept().await;
+        self.execute(ACCEPTED).await;
+        for _ in 0..10 {
+            self.later();
+        }
+    }
+
+    /// The revision that a fire of the workflow's schedule carries.
+    async fn fired_revision(&self, id: WorkflowId) -> Value {
+        let schedule = self.schedule(id).await.unwrap();
+        let input: Value = serde_json::from_str(schedule["Target"]["Input"].as_str().unwrap()).unwrap();
+        input["revision"].clone()
     }
 }
 
@@ -129,6 +151,58 @@ async fn later_revisions_in_eventbridge_hold_the_database() {
     world.publish().await;
     assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 9 * * ? *)");
     assert_eq!(world.hold().await, None);
+}
+
+/// A pause of the gap ended before the loss, so EventBridge has a later revision with the content of the backup. Long after the
+/// acceptance a person disables the schedule: nothing was restored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revisions_of_an_accepted_gap_hold_nothing() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.execute(SNAPSHOT).await;
+    world.later();
+    for state in [State::Paused, State::Active] {
+        world.set_state(workflow, state).await;
+        world.publish().await;
+    }
+    assert_eq!(world.fired_revision(workflow).await, json!(3));
+    world.restore_and_accept().await;
+    world.skip(SETTLED * 2).await;
+    let found = world.sweep().await;
+    assert_eq!((found.changed, found.repaired, found.changes_refused), (1, 1, 0), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.fired_revision(workflow).await, json!(1), "the database's");
+
+    world.skip(SETTLED * 4).await;
+    assert_eq!(world.sweep().await.total_drift(), 0);
+    world.change(workflow, json!({"State": "DISABLED"})).await;
+    let found = world.sweep().await;
+    assert_eq!((found.disabled_out_of_band, world.hold().await), (1, None), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.schedule(workflow).await.unwrap()["State"], "ENABLED");
+}
+
+/// The brake refuses what the gap has changed, so EventBridge keeps the later revisions until an operator decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_revisions_of_a_gap_hold_nothing() {
+    let world = World::new().await;
+    let workflows = world.in_step(12).await;
+    world.execute(SNAPSHOT).await;
+    world.later();
+    for id in &workflows {
+        world.patch(*id, json!({"cron_schedule": "0 17 * * *"})).await;
+    }
+    world.publish().await;
+    world.restore_and_accept().await;
+    world.skip(SETTLED * 2).await;
+    assert_eq!(world.sweep().await.changes_refused, 12);
+
+    world.change(workflows[0], json!({"State": "DISABLED"})).await;
+    let found = world.sweep().await;
+    assert_eq!((found.changes_refused, world.hold().await), (12, None), "{found:?}");
+    assert_eq!(world.force_sweep().await.repaired, 12);
+    world.publish().await;
+    assert_eq!(world.fired_revision(workflows[0]).await, json!(1));
 }
 
 /// A publisher with the wrong database makes it held, but must not make the generation of its own publishers outdated.

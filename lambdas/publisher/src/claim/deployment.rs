@@ -188,7 +188,8 @@ async fn hold_clone(db: &mut PgConnection, environment: &Environment) -> sqlx::R
 /// Makes the database wait for acceptance if EventBridge is ahead of it; returns whether it did.
 ///
 /// The statement reads the revisions again, because a workflow may have been edited and published after the publisher
-/// read the database and before it read EventBridge. Changes before the last acceptance do not count.
+/// read the database and before it read EventBridge. Changes before the last acceptance do not count. Neither does a revision
+/// that a sweep has seen since, whatever changes its schedule later (`publications.ahead_revision`).
 pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Result<bool> {
     let workflow_ids: Vec<_> = ahead.iter().map(|one| one.workflow_id).collect();
     let revisions: Vec<_> = ahead.iter().map(|one| one.revision).collect();
@@ -201,7 +202,8 @@ pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Resul
          WHERE i.held_on IS NULL
            AND EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS s (workflow_id, revision, modified_on)
                          JOIN workflows AS w ON w.id = s.workflow_id
-                        WHERE s.revision > w.revision AND s.modified_on > i.accepted_on)
+                         LEFT JOIN publications AS p ON p.workflow_id = s.workflow_id
+                        WHERE s.revision > GREATEST(w.revision, p.ahead_revision) AND s.modified_on > i.accepted_on)
         "#,
         &workflow_ids,
         &revisions,

@@ -134,15 +134,17 @@ impl Publisher {
         });
         let mut answers = stream::iter(asking).buffer_unordered(together);
         while let Some((Question { subject, spec, doubt }, answer)) = answers.next().await {
-            if let Ok(Some(existing)) = &answer {
-                compared.ahead.extend(ahead_of(existing, subject, &spec));
-            }
+            let existing = answer.as_ref().ok().and_then(Option::as_ref);
+            let ahead = existing.and_then(|existing| ahead_of(existing, subject, &spec));
+            compared.ahead.extend(ahead);
             let now = self.clock().now();
             let comparison = answer.map(|existing| match doubt {
                 Doubt::Change => compare_in_full(existing.as_ref(), &spec, now),
                 Doubt::Generation => compare_outdated(existing.as_ref(), &spec, now),
             });
             match comparison {
+                // An accepted restore left it. It fires as required, so the brake does not count it.
+                Ok(Comparison::InStep(_)) if ahead.is_some() => compared.differ(subject, Class::Changed, Weight::Free),
                 Ok(Comparison::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
                 Ok(Comparison::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {

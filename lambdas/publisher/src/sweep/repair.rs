@@ -8,6 +8,7 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
+use crate::claim::deployment::Ahead;
 use crate::claim::low_water::Marks;
 use crate::scheduler::spec::TEMPLATE;
 use crate::sweep::difference::Difference;
@@ -164,6 +165,39 @@ pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confir
            AND p.seen_modified_at IS DISTINCT FROM good.modified_on
         "#,
         Json(confirmed) as _,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Records revisions above the database's that did not make it wait for acceptance, because they are older than the last one.
+///
+/// The repair of such a schedule may wait for force, and until then another program may change it.
+pub(crate) async fn record_ahead(tx: &mut PgConnection, ahead: &[Ahead]) -> sqlx::Result<()> {
+    if ahead.is_empty() {
+        return Ok(());
+    }
+    let (workflow_ids, revisions): (Vec<i64>, Vec<i64>) =
+        ahead.iter().map(|one| (one.workflow_id, one.revision)).unzip();
+    sqlx::query!(
+        r#"
+        -- record ahead
+        WITH higher AS MATERIALIZED (
+            SELECT p.workflow_id, s.revision
+              FROM unnest($1::bigint[], $2::bigint[]) AS s (workflow_id, revision)
+              JOIN publications AS p ON p.workflow_id = s.workflow_id
+             WHERE p.ahead_revision IS NULL OR p.ahead_revision < s.revision
+             ORDER BY p.workflow_id
+               FOR UPDATE OF p SKIP LOCKED
+        )
+        UPDATE publications AS p
+           SET ahead_revision = higher.revision
+          FROM higher
+         WHERE p.workflow_id = higher.workflow_id
+        "#,
+        &workflow_ids,
+        &revisions,
     )
     .execute(tx)
     .await
