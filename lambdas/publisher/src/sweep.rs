@@ -165,7 +165,7 @@ impl Publisher {
 
     async fn go_on(&self, turn: &mut Turn, identity: Identity, lease: &Lease, span: &Span) -> anyhow::Result<End> {
         if turn.stage == Stage::Listing {
-            match self.list_all(turn, lease, span).await? {
+            match self.list_all(turn, identity, lease, span).await? {
                 End::Done => {}
                 end => return Ok(end),
             }
@@ -174,7 +174,7 @@ impl Publisher {
     }
 
     /// Processes the complete list; the next page is fetched while one is compared.
-    async fn list_all(&self, turn: &mut Turn, lease: &Lease, span: &Span) -> anyhow::Result<End> {
+    async fn list_all(&self, turn: &mut Turn, identity: Identity, lease: &Lease, span: &Span) -> anyhow::Result<End> {
         let mut ahead = Some(self.list(turn.next_token.clone(), lease).await);
         while let Some(listed) = ahead.take() {
             let page = match listed {
@@ -188,10 +188,10 @@ impl Publisher {
                     _ => None,
                 }
             };
-            let (next, compared) = tokio::join!(next, self.compare_page(turn, &page, lease));
+            let (next, compared) = tokio::join!(next, self.compare_page(turn, &page, identity, lease));
             let compared = compared?;
-            if !compared.ahead.is_empty() && hold_if_ahead(self.pool(), &compared.ahead).await? {
-                tracing::error!("ledger held: EventBridge has a later revision than the database; the sweep stops");
+            if compared.may_be_ahead() && hold_if_ahead(self.pool(), &compared.ahead, compared.never_given).await? {
+                tracing::error!("ledger held: EventBridge has a later state than the database; the sweep stops");
                 return Ok(End::Stopped);
             }
             let is_repairing = !compared.free.is_empty();

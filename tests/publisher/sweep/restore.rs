@@ -8,8 +8,11 @@ use workflows::State;
 use workflows::audit::Edit;
 
 use super::SETTLED;
-use crate::world::{LIST, World, soon};
+use crate::proxy::DENIED;
+use crate::world::{LIST, World, name, soon};
 
+/// Before everything that a story does in EventBridge.
+const ACCEPTED_LONG_AGO: &str = "UPDATE database_identity SET accepted_on = '2020-01-01'";
 /// EventBridge's clock is at 10:00 when a story begins.
 const ACCEPTED: &str = "UPDATE database_identity SET accepted_on = '2026-03-02T10:05:00Z'";
 
@@ -135,7 +138,7 @@ async fn marked_databases_end_a_running_sweep() {
 async fn later_revisions_in_eventbridge_hold_the_database() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
-    world.execute("UPDATE database_identity SET accepted_on = '2020-01-01'").await;
+    world.execute(ACCEPTED_LONG_AGO).await;
     world.execute(SNAPSHOT).await;
     world.later();
     assert_eq!(world.edited(workflow, "0 17 * * *").await.unwrap(), "cron(0 17 * * ? *)");
@@ -203,6 +206,82 @@ async fn refused_revisions_of_a_gap_hold_nothing() {
     assert_eq!(world.force_sweep().await.repaired, 12);
     world.publish().await;
     assert_eq!(world.fired_revision(workflows[0]).await, json!(1));
+}
+
+/// The gap has created a workflow and edited none, so no revision shows the restore. Its schedule is all that is left of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_never_given_hold_the_database() {
+    let world = World::new().await;
+    world.in_step(1).await;
+    world.execute(ACCEPTED_LONG_AGO).await;
+    world.execute(SNAPSHOT).await;
+    world.later();
+    let created = world.create("0 17 * * *", "UTC").await;
+    world.publish().await;
+    world.execute(RESTORE).await;
+    world.execute("SELECT setval('workflows_id_seq', (SELECT max(id) FROM workflows))").await;
+    world.skip(SETTLED * 2).await;
+    world.front.next(&name(created), [DENIED]);
+    let found = world.sweep().await;
+    assert_eq!((found.orphan, found.unread, found.orphans_waiting), (1, 1, 0), "not read: {found:?}");
+    assert!(!matches!(world.sweep_on_request().await, Swept::Done(_)));
+    assert_eq!(world.hold().await.as_deref(), Some("eventbridge_ahead"));
+
+    // After the acceptance it is an orphan like any other, also if a person changes it.
+    world.accept().await;
+    world.execute(ACCEPTED).await;
+    for _ in 0..10 {
+        world.later();
+    }
+    world.change(created, json!({"State": "DISABLED"})).await;
+    let found = world.sweep().await;
+    assert_eq!((found.orphans_waiting, world.hold().await), (1, None), "{found:?}");
+    world.skip(SETTLED * 8).await;
+    assert_eq!(world.sweep().await.orphans_deleted, 1);
+    world.publish().await;
+    assert!(!world.exists(&name(created)).await);
+}
+
+/// Normally the database has given the id of each schedule with its identity, however the workflow ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orphans_of_given_ids_hold_nothing() {
+    let world = World::new().await;
+    let workflows = world.in_step(2).await;
+    let [kept, purged] = workflows[..] else { panic!("two workflows") };
+    world.execute(ACCEPTED_LONG_AGO).await;
+    world.later();
+    world.lose_workflow(purged).await;
+    world.execute("DELETE FROM publications WHERE workflow_id NOT IN (SELECT id FROM workflows)").await;
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
+    let rolled_back = world.create_in(&mut tx, json!({"cron_schedule": "0 9 * * *"})).await;
+    tx.rollback().await.unwrap();
+    world.make_like(kept, &name(rolled_back)).await;
+    // A person copies a schedule, with its identity.
+    world.make_like(kept, "wf-4710-dev").await;
+    // Another database's, and one of an older version, which wrote no identity.
+    for (id, description) in [(4711, "cronbox 11111111-2222-4333-8444-555555555555"), (4712, "by cronbox")] {
+        world.make_like(kept, &name(WorkflowId(id))).await;
+        world.change(WorkflowId(id), json!({"Description": description})).await;
+    }
+    world.skip(SETTLED * 2).await;
+    let found = world.sweep().await;
+    assert_eq!((found.orphan, found.orphans_waiting, world.hold().await), (5, 5, None), "{found:?}");
+}
+
+/// A person copies the target of one schedule to another one, whose workflow has a lower revision.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copied_targets_hold_nothing() {
+    let world = World::new().await;
+    let workflows = world.in_step(2).await;
+    let [edited, other] = workflows[..] else { panic!("two workflows") };
+    world.execute(ACCEPTED_LONG_AGO).await;
+    world.later();
+    world.edited(edited, "0 17 * * *").await;
+    let target = world.schedule(edited).await.unwrap()["Target"].clone();
+    world.change(other, json!({"Target": target})).await;
+    world.skip(SETTLED * 2).await;
+    let found = world.sweep().await;
+    assert_eq!((found.changed, world.hold().await), (1, None), "{found:?}");
 }
 
 /// A publisher with the wrong database makes it held, but must not make the generation of its own publishers outdated.

@@ -44,6 +44,15 @@ pub(crate) struct Ahead {
     pub(crate) modified_on: DateTime<Utc>,
 }
 
+/// A schedule without a workflow and without a publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unexplained {
+    /// The id in its name.
+    pub(crate) workflow_id: i64,
+    /// When it was created, according to AWS; no later change of it counts.
+    pub(crate) created_on: DateTime<Utc>,
+}
+
 /// The deployment of an admitted publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deployment {
@@ -185,12 +194,41 @@ async fn hold_clone(db: &mut PgConnection, environment: &Environment) -> sqlx::R
     .map(drop)
 }
 
+/// Returns which of these were created since the last acceptance and have an id that the database has not given yet.
+///
+/// The database gives an id before it has the workflow, and takes none back: neither a rollback nor a deletion does. So if such
+/// a schedule has the identity of this database, a later state of this database has published it.
+pub(crate) async fn list_never_given(pool: &PgPool, unexplained: &[Unexplained]) -> sqlx::Result<Vec<i64>> {
+    let (workflow_ids, created_on): (Vec<i64>, Vec<DateTime<Utc>>) =
+        unexplained.iter().map(|one| (one.workflow_id, one.created_on)).unzip();
+    sqlx::query_scalar!(
+        r#"
+        -- list never given
+        SELECT s.workflow_id AS "workflow_id!"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS s (workflow_id, created_on)
+          JOIN database_identity AS i ON s.created_on > i.accepted_on
+         WHERE s.workflow_id > (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM workflows_id_seq)
+           AND NOT EXISTS (SELECT FROM workflows AS w WHERE w.id = s.workflow_id)
+           AND NOT EXISTS (SELECT FROM publications AS p WHERE p.workflow_id = s.workflow_id)
+        "#,
+        &workflow_ids,
+        &created_on,
+    )
+    .fetch_all(pool)
+    .await
+}
+
 /// Makes the database wait for acceptance if EventBridge is ahead of it; returns whether it did.
 ///
 /// The statement reads the revisions again, because a workflow may have been edited and published after the publisher
 /// read the database and before it read EventBridge. Changes before the last acceptance do not count. Neither does a revision
-/// that a sweep has seen since, whatever changes its schedule later (`publications.ahead_revision`).
-pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Result<bool> {
+/// that a sweep has seen since, whatever changes its schedule later (`publications.ahead_revision`). `never_given` = a schedule
+/// of this database whose id it has never given.
+pub(crate) async fn hold_if_ahead(
+    pool: &PgPool,
+    ahead: &[Ahead],
+    never_given: Option<Unexplained>,
+) -> sqlx::Result<bool> {
     let workflow_ids: Vec<_> = ahead.iter().map(|one| one.workflow_id).collect();
     let revisions: Vec<_> = ahead.iter().map(|one| one.revision).collect();
     let modified_on: Vec<_> = ahead.iter().map(|one| one.modified_on).collect();
@@ -200,14 +238,18 @@ pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Resul
         UPDATE database_identity AS i
            SET held_on = cronbox_now(), held_reason = 'eventbridge_ahead'
          WHERE i.held_on IS NULL
-           AND EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS s (workflow_id, revision, modified_on)
-                         JOIN workflows AS w ON w.id = s.workflow_id
-                         LEFT JOIN publications AS p ON p.workflow_id = s.workflow_id
-                        WHERE s.revision > GREATEST(w.revision, p.ahead_revision) AND s.modified_on > i.accepted_on)
+           AND ($4::timestamptz > i.accepted_on
+                OR EXISTS (
+                   SELECT FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS s (workflow_id, revision, modified_on)
+                     JOIN workflows AS w ON w.id = s.workflow_id
+                     LEFT JOIN publications AS p ON p.workflow_id = s.workflow_id
+                    WHERE s.revision > GREATEST(w.revision, p.ahead_revision) AND s.modified_on > i.accepted_on
+           ))
         "#,
         &workflow_ids,
         &revisions,
         &modified_on,
+        never_given.map(|one| one.created_on),
     )
     .execute(pool)
     .await?;

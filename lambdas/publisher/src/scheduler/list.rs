@@ -29,6 +29,7 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) is_enabled: bool,
     pub(crate) target_arn: Option<String>,
+    pub(crate) created_on: Option<DateTime<Utc>>,
     pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
@@ -59,6 +60,7 @@ fn listed(summary: ScheduleSummary) -> Option<Listed> {
         name: summary.name?,
         is_enabled: summary.state.is_none_or(|state| state == ScheduleState::Enabled),
         target_arn: summary.target.map(|target| target.arn),
+        created_on: summary.creation_date.and_then(utc_micros),
         modified_on: summary.last_modification_date.and_then(utc_micros),
     })
 }

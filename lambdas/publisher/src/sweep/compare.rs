@@ -131,6 +131,11 @@ pub(crate) fn revision_of(input: &str) -> Option<i64> {
     serde_json::from_str::<Value>(input).ok()?.get("revision")?.as_i64()
 }
 
+/// Returns the workflow that the fires of a schedule name.
+pub(crate) fn workflow_of(input: &str) -> Option<i64> {
+    serde_json::from_str::<Value>(input).ok()?.get("workflow_id")?.as_i64()
+}
+
 fn template_of(input: &str) -> Option<i64> {
     serde_json::from_str::<Value>(input).ok()?.get("template")?.as_i64()
 }

@@ -10,16 +10,17 @@ use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
 use super::compare::{
-    Comparison, ListedComparison, Weight, compare_in_full, compare_listed, compare_outdated, revision_of,
+    Comparison, ListedComparison, Weight, compare_in_full, compare_listed, compare_outdated, revision_of, workflow_of,
 };
 use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::repair::{Adopted, Confirmed};
 use super::turn::{SAMPLE, Turn};
 use super::workflow_record::{WorkflowRecord, read_records};
-use crate::claim::deployment::Ahead;
+use crate::claim::deployment::{Ahead, Unexplained, list_never_given};
 use crate::publisher::Publisher;
 use crate::scheduler::existing::Existing;
+use crate::scheduler::identity::Identity;
 use crate::scheduler::lease::Lease;
 use crate::scheduler::list::{Listed, Page};
 use crate::scheduler::spec::Spec;
@@ -41,6 +42,10 @@ pub(crate) struct Compared {
     pub(crate) orphans: Vec<String>,
     /// Schedules of this database with a higher revision than the database had.
     pub(crate) ahead: Vec<Ahead>,
+    /// A schedule of this database with an id that the database has never given.
+    pub(crate) never_given: Option<Unexplained>,
+    /// Orphans without a publication.
+    unexplained: Vec<Unexplained>,
 }
 
 /// A schedule to read in full.
@@ -70,7 +75,13 @@ struct Subject {
 
 impl Publisher {
     /// Compares a page, and adds to the findings of the sweep.
-    pub(super) async fn compare_page(&self, turn: &Turn, page: &Page, lease: &Lease) -> anyhow::Result<Compared> {
+    pub(super) async fn compare_page(
+        &self,
+        turn: &Turn,
+        page: &Page,
+        identity: Identity,
+        lease: &Lease,
+    ) -> anyhow::Result<Compared> {
         let mut compared = Compared { findings: turn.findings.clone(), ..Compared::default() };
         compared.findings.listed += page.schedules.len() as u64;
         let env = &self.config().env;
@@ -89,6 +100,7 @@ impl Publisher {
             }
         }
         self.ask(questions, lease, &mut compared).await;
+        self.ask_about_unexplained(identity, lease, &mut compared).await?;
         Ok(compared)
     }
 
@@ -111,6 +123,9 @@ impl Publisher {
             ListedComparison::Orphan => {
                 compared.findings.count_difference(Class::Orphan);
                 compared.orphans.push(listed.name.clone());
+                let created_on = listed.created_on.filter(|_| subject.epoch.is_none());
+                let workflow_id = subject.workflow_id;
+                compared.unexplained.extend(created_on.map(|created_on| Unexplained { workflow_id, created_on }));
             }
             ListedComparison::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
             ListedComparison::Outdated(spec) => return Some(Question { subject, spec, doubt: Doubt::Generation }),
@@ -162,12 +177,61 @@ impl Publisher {
             compared.findings.read += 1;
         }
     }
+
+    /// Searches the orphans for one that only a later state of this database can have published. One that cannot be read is
+    /// no orphan of this sweep, so that it is not deleted unread.
+    async fn ask_about_unexplained(
+        &self,
+        identity: Identity,
+        lease: &Lease,
+        compared: &mut Compared,
+    ) -> sqlx::Result<()> {
+        if compared.unexplained.is_empty() {
+            return Ok(());
+        }
+        let never_given = list_never_given(self.pool(), &compared.unexplained).await?;
+        for one in std::mem::take(&mut compared.unexplained) {
+            if !never_given.contains(&one.workflow_id) {
+                continue;
+            }
+            let name = ScheduleName::new(WorkflowId(one.workflow_id), &self.config().env);
+            match self.call_when_allowed(lease, self.rate(), self.schedules().get_schedule(&name, lease)).await {
+                Ok(Some(existing)) if is_published(&existing, one.workflow_id, identity) => {
+                    tracing::error!("schedule {name} was published by a later state of this database");
+                    compared.never_given = Some(one);
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(fault) => {
+                    compared.findings.unread += 1;
+                    compared.findings.stopped_by.get_or_insert(fault.message);
+                    let unread = name.to_string();
+                    compared.orphans.retain(|orphan| *orphan != unread);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Compared {
+    /// Whether EventBridge may be ahead of the database.
+    pub(super) fn may_be_ahead(&self) -> bool {
+        !self.ahead.is_empty() || self.never_given.is_some()
+    }
+}
+
+/// Whether a publisher of this database has made the schedule for this workflow. A person's copy of another schedule has its
+/// description, too, but its fires name the other workflow.
+fn is_published(existing: &Existing, workflow_id: i64, identity: Identity) -> bool {
+    existing.description == Some(identity.to_description())
+        && existing.input.as_deref().and_then(workflow_of) == Some(workflow_id)
 }
 
 /// Returns a schedule of this database if its revision is higher than the database had.
 fn ahead_of(existing: &Existing, subject: Subject, spec: &Spec) -> Option<Ahead> {
     let revision = revision_of(existing.input.as_deref()?)?;
-    let is_ours = existing.description == Some(spec.identity.to_description());
+    let is_ours = is_published(existing, subject.workflow_id, spec.identity);
     let modified_on = existing.modified_on?;
     (is_ours && revision > subject.revision).then_some(Ahead {
         workflow_id: subject.workflow_id,
