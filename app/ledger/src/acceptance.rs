@@ -3,7 +3,8 @@
 //! A time that was due between the backup and the loss may have run, but the backup has no record of it. So each of
 //! these times becomes `missed` with the reason `restored`: no fire and no catch-up runs it. Each run that is
 //! unfinished in the backup is abandoned. A running backfill is paused, because it would repeat runs from before the
-//! loss. Then the jobs and the publisher continue.
+//! loss. A sweep that is open in the backup is removed, because what it has listed is outdated. Then the jobs and the
+//! publisher continue.
 
 use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, Utc};
@@ -99,6 +100,7 @@ pub async fn accept_ledger(
     let mut tx = db::begin_transaction(pool).await?;
     // In the transaction that ends the wait, so that no backfill takes a step in between.
     accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
+    forget_sweeps(&mut tx).await?;
     if keep == Keep::Nothing {
         forget_schedules(&mut tx).await?;
     }
@@ -212,6 +214,19 @@ async fn lock_unfinished(tx: &mut PgConnection, until: DateTime<Utc>) -> sqlx::R
     )
     .fetch_all(tx)
     .await
+}
+
+/// Removes the open sweep of the backup and what it has found, so that the first sweep afterwards lists everything.
+async fn forget_sweeps(tx: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- forget sweeps: by a function of the owner, because these tables are the publisher's
+        SELECT forget_sweeps()
+        "#
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// Marks every workflow as unpublished, because a clone has no schedules. The publisher then creates them; a create

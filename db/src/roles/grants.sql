@@ -102,5 +102,5 @@ $notifier$;
 
 -- What runs as the owner is for the groups that need it.
 REVOKE EXECUTE ON FUNCTION delete_empty_team(bigint), make_day_partitions(text, timestamptz, integer), drop_oldest_partition(text, timestamptz, timestamptz),
-    cronbox_xmin_age(), remove_audit_anchors(), notify_of_publication() FROM PUBLIC;
+    cronbox_xmin_age(), remove_audit_anchors(), notify_of_publication(), forget_sweeps() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cronbox_xmin_age() TO cronbox_publisher;

@@ -149,7 +149,6 @@ async fn later_revisions_in_eventbridge_hold_the_database() {
     assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "nothing was undone");
     // After the operator has accepted the ledger, EventBridge follows the database.
     world.accept().await;
-    world.execute("UPDATE sweeps SET force = TRUE WHERE finished_on IS NULL").await;
     world.sweep().await;
     world.publish().await;
     assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 9 * * ? *)");
@@ -282,6 +281,38 @@ async fn copied_targets_hold_nothing() {
     world.skip(SETTLED * 2).await;
     let found = world.sweep().await;
     assert_eq!((found.changed, world.hold().await), (1, None), "{found:?}");
+}
+
+/// The backup has a sweep of the day before: it had listed both schedules, found an orphan and a change, and queued a rollout.
+const SWEEP_OF_THE_BACKUP: &str = "
+    INSERT INTO sweeps (requested_by, force, requested_on, started_on, listed_on)
+         VALUES ('publisher', TRUE, cronbox_now() - INTERVAL '1 day', cronbox_now() - INTERVAL '1 day', cronbox_now() - INTERVAL '1 day');
+    UPDATE sweep_sightings SET sweep_id = (SELECT id FROM sweeps WHERE finished_on IS NULL);
+    INSERT INTO sweep_changes (sweep_id, workflow_id, epoch, revision, class)
+         SELECT id, 1, 1, 1, 'changed' FROM sweeps WHERE finished_on IS NULL;
+    INSERT INTO orphans (name, first_seen, last_seen)
+         VALUES ('wf-4711-dev', cronbox_now() - INTERVAL '1 day', cronbox_now() - INTERVAL '1 day');
+    INSERT INTO rollout_queue (workflow_id, class) VALUES (1, 'changed')";
+
+/// The first sweep after an acceptance lists everything itself, and finds each orphan for the first time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acceptances_end_the_sweep_of_the_backup() {
+    let world = World::new().await;
+    let workflows = world.in_step(2).await;
+    world.execute(SWEEP_OF_THE_BACKUP).await;
+    // Since then the schedule of a workflow that the backup has again was deleted.
+    world.remove(workflows[1]).await;
+    world.make_like(workflows[0], "wf-4711-dev").await;
+    world.execute(MARK).await;
+    world.accept().await;
+    let left = "SELECT (SELECT COUNT(*) FROM sweep_changes) + (SELECT COUNT(*) FROM rollout_queue)
+                     + (SELECT COUNT(*) FROM orphans) + (SELECT COUNT(*) FROM sweeps WHERE finished_on IS NULL)";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&world.pool).await.unwrap(), 0);
+    let found = world.sweep().await;
+    assert_eq!((found.listed, found.missing, found.repaired), (2, 1, 1), "{found:?}");
+    assert_eq!((found.orphans_waiting, found.orphans_deleted), (1, 0), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.existing(&workflows).await, 2);
 }
 
 /// A publisher with the wrong database makes it held, but must not make the generation of its own publishers outdated.
