@@ -31,6 +31,7 @@ mod entry {
     pub(crate) mod listen;
     mod signals;
     mod startup;
+    mod tick;
 }
 
 /// What fails, and what the publisher does about it.

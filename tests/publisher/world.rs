@@ -2,6 +2,7 @@
 
 mod process;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,11 @@ use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use local::clock_and_zones::stand_in_clock;
-use publisher::{Config, Publisher, Report};
+use publisher::{Config, DeadLetterSettings, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
+use stand_in::dead_letters::DeadLetter;
 use stand_in::scheduler::stored_schedule::Key;
 use stand_in::{Options, StandIn, StandInServer, scheduler};
 use tests::PATIENCE;
@@ -117,6 +119,17 @@ impl World {
         }
     }
 
+    /// The configuration of a publisher that mirrors a queue of EventBridge. The queue has one message.
+    pub(crate) fn config_with_dead_letter(&self) -> Config {
+        let config = self.config();
+        let letter =
+            DeadLetter { queue: config.schedule_dlq_arn.clone(), body: json!({}), attributes: BTreeMap::new() };
+        self.served.as_ref().unwrap().stand_in.dead_letters.push(letter);
+        let url = format!("{}/123456789012/schedules-dlq", self.beyond).parse().unwrap();
+        let letters = DeadLetterSettings { schedule_dlq_url: Some(url), ..DeadLetterSettings::default() };
+        Config { letters, ..config }
+    }
+
     /// A publisher with its own connections, like a process.
     pub(crate) async fn publisher(&self) -> Publisher {
         self.publisher_with(self.config()).await
@@ -143,6 +156,13 @@ impl World {
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked_on(&self, pool: PgPool, hook: publisher::Hook) -> Publisher {
         Publisher::with_hook(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
+    }
+
+    /// The same, with this configuration.
+    #[cfg(debug_assertions)]
+    pub(crate) async fn publisher_hooked_with(&self, config: Config, hook: publisher::Hook) -> Publisher {
+        let pool = crate::database::publisher_pool(&self.dsn);
+        Publisher::with_hook(config, pool, self.patient_client().await, self.clock.clone(), hook)
     }
 
     /// A publisher with another DSN.

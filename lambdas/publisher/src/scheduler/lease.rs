@@ -94,6 +94,13 @@ impl Span {
         Span { is_stopped: Arc::default(), ..self.clone() }
     }
 
+    /// Returns the same span for a drain that claims for this long at most.
+    pub(crate) fn claiming_for(&self, time: Duration) -> Span {
+        let end = self.now() + time + LAST_CLAIM;
+        let deadline = self.deadline.map_or(end, |deadline| deadline.min(end));
+        Span { deadline: Some(deadline), ..self.clone() }
+    }
+
     /// Stops this drain, but not the next: workflows that are claimed but not called are returned.
     pub(crate) fn stop_drain(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
@@ -139,6 +146,11 @@ impl Span {
     /// Whether a claim is still allowed after a pause of this length.
     pub(crate) fn may_claim_after(&self, pause: Duration) -> bool {
         self.has_left(LAST_CLAIM.saturating_add(pause))
+    }
+
+    /// Whether something that claims nothing may take this long.
+    pub(crate) fn has_time_for(&self, time: Duration) -> bool {
+        self.has_left(LAST_SETTLE.saturating_add(time))
     }
 
     fn may_call(&self) -> bool {
@@ -275,6 +287,17 @@ mod tests {
         let lease = Lease::new(Instant::now(), &drain);
         drain.end_span();
         assert!(!lease.is_live());
+    }
+
+    /// It never ends later than the span, and claims for at most this long.
+    #[test]
+    fn a_part_of_a_span_ends_earlier() {
+        let secs = Duration::from_secs;
+        let first = span(3600).claiming_for(secs(20));
+        assert!(first.may_claim_after(secs(15)) && !first.may_claim_after(secs(20)));
+        let late = span(25).claiming_for(secs(20));
+        assert!(late.may_claim_after(secs(10)) && !late.may_claim_after(secs(15)));
+        assert!(span(25).has_time_for(secs(18)) && !span(25).has_time_for(secs(23)));
     }
 
     #[test]
