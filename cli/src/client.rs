@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use api_types::page::Page;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use dead_letters::FireClient;
+use dead_letters::{FireClient, FireKey};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
@@ -64,14 +64,15 @@ pub(crate) struct Refusal {
 }
 
 impl Opener {
-    /// Creates a client that delivers fires; it sends nothing yet.
+    /// Creates a client that delivers fires, and its key; it sends nothing yet.
     ///
     /// # Errors
     /// Fails if there is no key, or if the key has characters that an HTTP header cannot carry.
-    pub(crate) fn connect(&self) -> anyhow::Result<FireClient> {
+    pub(crate) fn connect(&self) -> anyhow::Result<(FireClient, FireKey)> {
         let key = self.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
         check_scheme(&self.url, self.allow_http)?;
-        FireClient::new(&self.url, key, PATIENCE).context("CRONBOX_SCHEDULER_KEY")
+        let key = FireKey::parse_key(key).context("CRONBOX_SCHEDULER_KEY")?;
+        Ok((FireClient::new(&self.url, PATIENCE)?, key))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use schedule::{Delivered, Fire};
@@ -19,17 +19,55 @@ pub struct FireClient {
     http: Client,
 }
 
+/// A scheduler key as an HTTP header carries it.
+pub struct FireKey(HeaderValue);
+
+/// An answer to a fire, of the app or of another program.
+pub struct FireAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl FireKey {
+    /// Parses a scheduler key.
+    ///
+    /// # Errors
+    /// Fails if the key has characters that an HTTP header cannot carry.
+    pub fn parse_key(scheduler_key: &str) -> anyhow::Result<Self> {
+        let mut key = HeaderValue::from_str(scheduler_key)
+            .map_err(|_| anyhow!("the key has a character that is not printable ASCII: copy it again"))?;
+        key.set_sensitive(true);
+        Ok(FireKey(key))
+    }
+}
+
+impl FireAnswer {
+    /// Reads what the app has decided. Only an answer of the app itself counts, as in the runner.
+    ///
+    /// # Errors
+    /// Fails if it is no decision of the app.
+    pub fn into_delivered(self) -> anyhow::Result<Delivered> {
+        let FireAnswer { status, body } = self;
+        match Delivered::parse_answer(status, &body) {
+            Some(delivered) => Ok(delivered),
+            None => {
+                let problem = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+                let detail = problem["detail"].as_str().unwrap_or("not an answer of the app");
+                bail!("unexpected answer to a fire: {status}: {detail}")
+            }
+        }
+    }
+}
+
 impl FireClient {
     /// Creates a client for the app at `base`; it sends nothing yet. `timeout` is that of one post.
     ///
     /// # Errors
-    /// Fails if the key has characters that an HTTP header cannot carry.
-    pub fn new(base: &str, scheduler_key: &str, timeout: Duration) -> anyhow::Result<Self> {
-        let mut key = HeaderValue::from_str(scheduler_key)
-            .map_err(|_| anyhow!("the key has a character that is not printable ASCII: copy it again"))?;
-        key.set_sensitive(true);
+    /// Fails if TLS cannot be set up.
+    pub fn new(base: &str, timeout: Duration) -> anyhow::Result<Self> {
         let http = Client::builder()
-            .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))
             .timeout(timeout)
             // The key is only for the app, so the client must not send it to the target of a redirect.
             .redirect(Policy::none())
@@ -40,25 +78,26 @@ impl FireClient {
         Ok(FireClient { base: base.trim_end_matches('/').to_owned(), http })
     }
 
-    /// Posts a fire. Only an answer of the app itself counts, as in the runner; a repeat does no harm.
+    /// Posts a fire; a repeat does no harm.
     ///
     /// # Errors
     /// Fails if the app does not answer, or if another program answers.
-    pub async fn post_fire(&self, fire: &Fire) -> anyhow::Result<Delivered> {
+    pub async fn post_fire(&self, fire: &Fire, key: &FireKey) -> anyhow::Result<Delivered> {
+        self.send_fire(fire, key).await?.into_delivered()
+    }
+
+    /// Posts a fire, and returns the answer as it is.
+    ///
+    /// # Errors
+    /// Fails if there is no answer.
+    pub async fn send_fire(&self, fire: &Fire, key: &FireKey) -> anyhow::Result<FireAnswer> {
         let url = format!("{}/api/v1/cron/workflows/{}:invoke", self.base, fire.workflow_id);
         let unreached = || format!("{} does not answer: check its address, and whether an app runs there", self.base);
-        let answer = self.http.post(url).json(fire).send().await;
+        let answer = self.http.post(url).header(KEY_HEADER, key.0.clone()).json(fire).send().await;
         let answer = answer.map_err(|error| anyhow!(error.without_url()).context(unreached()))?;
         let status = answer.status().as_u16();
         let body = read_body(answer).await.with_context(unreached)?;
-        match Delivered::parse_answer(status, &body) {
-            Some(delivered) => Ok(delivered),
-            None => {
-                let problem = serde_json::from_slice::<Value>(&body).unwrap_or_default();
-                let detail = problem["detail"].as_str().unwrap_or("not an answer of the app");
-                bail!("unexpected answer to a fire: {status}: {detail}")
-            }
-        }
+        Ok(FireAnswer { status, body })
     }
 }
 

@@ -7,6 +7,6 @@ mod delivery;
 mod message;
 mod queue;
 
-pub use delivery::FireClient;
+pub use delivery::{FireAnswer, FireClient, FireKey};
 pub use message::{Content, DeadMessage, Origin};
 pub use queue::Queue;

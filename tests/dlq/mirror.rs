@@ -2,11 +2,15 @@
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
 use local::stack::{SCHEDULE_DLQ, StackOptions};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use stand_in::dead_letters::DeadLetter;
 use tests::{Answer, Api, Story};
+use tokio::net::TcpListener;
 use tokio::process::Command;
 
 use crate::queue::{each_ran_once, undelivered, undrained, unsent};
@@ -215,6 +219,45 @@ async fn two_publishers_run_each_fire_once() {
     assert_eq!(s.count(redriven).await, 12);
     assert_eq!(s.stand_in.dead_letters.all_messages().len(), 0);
     each_ran_once(&s, &workflows).await;
+    s.end_early().await;
+}
+
+const SECRET: &str = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key-AbCdEf";
+
+/// A server in place of Secrets Manager. Its secret has a key that no app knows, and before had this one.
+async fn serve_secret(previous: String) -> String {
+    let read = async |State(previous): State<String>, body: String| {
+        let request: Value = serde_json::from_str(&body).unwrap();
+        let secret = if request["VersionStage"] == "AWSPREVIOUS" { previous } else { "not-known-yet".to_owned() };
+        Json(json!({"ARN": SECRET, "Name": "key", "SecretString": secret}))
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", post(read)).with_state(previous);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+/// A rotation has stored a key, and the deployment that makes it known to the app hangs.
+#[tokio::test]
+async fn redrives_use_the_previous_key() {
+    let (s, [a]) = mirrored(|_| {}).await;
+    s.publish().await;
+    put(&s, [unsent(a)]);
+    s.publisher.mirror_dead_letters().await;
+    let id = id_of(&s, a).await;
+    request(&s.admin(), id, "redrive").await.expect(202);
+    let secrets = serve_secret(s.keys.scheduler.clone()).await;
+
+    let mut publisher = Command::new(local::config::target_folder().join("debug/cronbox-publisher"));
+    publisher.arg("--once").env_clear().envs(s.publisher_environment()).envs(s.dead_letter_environment());
+    publisher.env_remove("CRONBOX_SCHEDULER_API_KEY").env("CRONBOX_SCHEDULER_API_KEY_SECRET_ARN", SECRET);
+    let done = publisher.env("AWS_ENDPOINT_URL_SECRETS_MANAGER", secrets).output().await.unwrap();
+
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(row(&s, id).await, "redriven 1 accepted");
+    assert_eq!(s.stand_in.dead_letters.all_messages().len(), 0);
+    each_ran_once(&s, &[a]).await;
     s.end_early().await;
 }
 

@@ -18,7 +18,7 @@ struct House {
     rooms: Rooms,
 }
 
-static HOUSES: [House; 26] = [
+static HOUSES: [House; 27] = [
     House {
         name: "old_names",
         src: "old_names/src",
@@ -202,6 +202,11 @@ static HOUSES: [House; 26] = [
         ],
     },
     House {
+        name: "scheduler_key",
+        src: "lambdas/key/src",
+        rooms: &[("crate", "lib"), ("key", "key"), ("parts", "refusal secret")],
+    },
+    House {
         name: "notifier",
         src: "lambdas/notifier/src",
         rooms: &[
@@ -215,13 +220,7 @@ static HOUSES: [House; 26] = [
     House {
         name: "runner",
         src: "lambdas/runner/src",
-        rooms: &[
-            ("process", "lib main"),
-            ("lambda", "lambda"),
-            ("delivery", "delivery"),
-            ("key", "key"),
-            ("settings", "config"),
-        ],
+        rooms: &[("process", "lib main"), ("lambda", "lambda"), ("delivery", "delivery"), ("settings", "config")],
     },
     House {
         name: "schedule",

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use dead_letters::{DeadMessage, FireClient, Queue};
+use dead_letters::{DeadMessage, FireClient, FireKey, Queue};
 use futures::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 use schedule::Delivered;
@@ -67,7 +67,7 @@ struct Redrive<'a> {
     arguments: &'a Arguments,
     queue: &'a Queue,
     /// `None` in a dry run.
-    client: Option<FireClient>,
+    client: Option<(FireClient, FireKey)>,
     bar: ProgressBar,
 }
 
@@ -139,8 +139,8 @@ impl Redrive<'_> {
         let Some(fire) = message.fire() else {
             return Fate::Unposted(why_it_stays(message).unwrap_or_default());
         };
-        let Some(client) = &self.client else { return Fate::Postable };
-        match client.post_fire(fire).await {
+        let Some((client, key)) = &self.client else { return Fate::Postable };
+        match client.post_fire(fire, key).await {
             Ok(delivered) => match self.queue.delete_message(&message.receipt).await {
                 Ok(()) => Fate::Delivered(delivered),
                 Err(error) => Fate::Undeleted(format!("{error:#}")),

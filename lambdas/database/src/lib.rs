@@ -7,4 +7,3 @@ mod secret;
 
 pub use arguments::Database;
 pub use login::Login;
-pub use secret::fetch_key;

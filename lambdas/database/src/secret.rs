@@ -24,24 +24,11 @@ pub(crate) async fn resolve_dsn(database: &Database) -> anyhow::Result<String> {
     Ok(db::with_ca(&dsn, database.db_ca_file.as_deref()))
 }
 
+/// The text of the secret, which is the DSN or has the login.
 async fn fetch(arn: &str) -> anyhow::Result<String> {
-    let secret = get_secret_value(arn).await;
+    let client = aws_sdk_secretsmanager::Client::new(&aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await);
+    let secret = client.get_secret_value().secret_id(arn).send().await;
     let secret =
         secret.with_context(|| format!("the secret {arn} cannot be read: check CRONBOX_DB_SECRET_ARN and the role"))?;
-    secret.with_context(|| format!("the secret {arn} is binary: store a DSN, or RDS's JSON"))
-}
-
-/// Returns the text of a secret of Secrets Manager, which is not the DSN; the value has no spaces around it.
-///
-/// # Errors
-/// Returns one sentence, which never contains the secret.
-pub async fn fetch_key(arn: &str) -> anyhow::Result<String> {
-    let secret = get_secret_value(arn).await.with_context(|| format!("the secret {arn} cannot be read"))?;
-    Ok(secret.with_context(|| format!("the secret {arn} is binary"))?.trim().to_owned())
-}
-
-/// The text of a secret; `None`: it is binary.
-async fn get_secret_value(arn: &str) -> anyhow::Result<Option<String>> {
-    let client = aws_sdk_secretsmanager::Client::new(&aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await);
-    Ok(client.get_secret_value().secret_id(arn).send().await?.secret_string)
+    secret.secret_string.with_context(|| format!("the secret {arn} is binary: store a DSN, or RDS's JSON"))
 }

@@ -1,12 +1,12 @@
 //! Step 6 of 7: the configuration of the runner.
 
-use std::fmt;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
 use old_names::OldVariable;
+use scheduler_key::KeySource;
 use url::Url;
 
 /// The time limit of one try.
@@ -39,15 +39,6 @@ pub struct Limits {
 impl Limits {
     /// In Lambda only time limits the number of tries.
     pub const LAMBDA: Limits = Limits { one_try: TRY, all_tries: ALL_TRIES, most_tries: u32::MAX };
-}
-
-/// Where the scheduler key comes from.
-#[derive(Clone)]
-pub enum KeySource {
-    /// The key itself.
-    Value(String),
-    /// The ARN of a secret in Secrets Manager.
-    Secret(String),
 }
 
 /// Delivers a fire of EventBridge Scheduler to the app's `:invoke`; runs only as a Lambda.
@@ -93,15 +84,6 @@ impl Config {
             }
         };
         Ok((Config { app_base_url, key, limits: Limits::LAMBDA }, old_variables))
-    }
-}
-
-impl fmt::Debug for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeySource::Value(_) => f.write_str("Value(..)"),
-            KeySource::Secret(arn) => f.debug_tuple("Secret").field(arn).finish(),
-        }
     }
 }
 

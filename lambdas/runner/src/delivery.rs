@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use schedule::{Delivered, Fire, FireError};
+use scheduler_key::{SchedulerKey, is_rate_limited, refuses_key};
 use serde_json::Value;
 use tokio::time::Instant;
 use traces::{Kind, Parent, Span};
 use url::Url;
 
 use crate::config::{Config, Limits};
-use crate::key::{Kept, Key};
 
 /// The pause before the second try of a delivery; it doubles before each later one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ pub struct Runner(Arc<Parts>);
 struct Parts {
     base: String,
     app: Url,
-    key: Key,
+    key: SchedulerKey,
     limits: Limits,
     http: Client,
 }
@@ -75,20 +75,6 @@ struct Answer {
     body: Vec<u8>,
 }
 
-impl Answer {
-    /// Whether the app does not know the key.
-    fn refuses_key(&self) -> bool {
-        self.status == 401 || self.is_rate_limited()
-    }
-
-    /// Whether the app refuses the key because its address has tried too many unknown keys. While others do that, a key
-    /// that was rotated gets this answer instead of 401, and the new key for some seconds, too.
-    fn is_rate_limited(&self) -> bool {
-        let problem = || serde_json::from_slice::<Value>(&self.body).ok();
-        self.status == 429 && problem().is_some_and(|problem| problem["code"] == "rate_limited")
-    }
-}
-
 impl Runner {
     /// Creates a runner; it fetches nothing and connects to nothing before the first delivery.
     ///
@@ -106,7 +92,7 @@ impl Runner {
         Ok(Runner(Arc::new(Parts {
             base,
             app: config.app_base_url,
-            key: Key::new(config.key),
+            key: SchedulerKey::new(config.key),
             limits: config.limits,
             http,
         })))
@@ -149,33 +135,19 @@ impl Runner {
         }
     }
 
-    /// Sends the fire with the key that is kept, then with the secret's current and its previous version, until the app
-    /// accepts one. A rotation may store the new key before the app knows it, and a sandbox that starts meanwhile reads
-    /// only that one.
+    /// Sends the fire with each key that may be right, until the app refuses none.
     async fn try_with_key(&self, fire: &Fire, span: &Span) -> Result<Answer, DeliverError> {
-        let Parts { key, .. } = &*self.0;
-        let kept = key.load_key(Kept::Good).await.map_err(DeliverError::Key)?;
-        let mut answer = self.post(fire, kept.clone(), span).await?;
-        if !answer.refuses_key() || !key.can_change() {
-            return Ok(answer);
-        }
-        let current = key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?;
-        if current != kept {
-            answer = self.post(fire, current, span).await?;
-            if !answer.refuses_key() {
+        let mut keys = self.0.key.begin_request();
+        let mut refused = None;
+        while let Some(key) = keys.next_key().await.map_err(DeliverError::Key)? {
+            let answer = self.post(fire, key, span).await?;
+            if !refuses_key(answer.status, &answer.body) {
+                keys.keep_last().await;
                 return Ok(answer);
             }
+            refused = Some(answer);
         }
-        match key.load_previous_key().await.map_err(DeliverError::Key)? {
-            Some(previous) if previous != kept => {
-                answer = self.post(fire, previous.clone(), span).await?;
-                if !answer.refuses_key() {
-                    key.keep_key(previous).await;
-                }
-                Ok(answer)
-            }
-            _ => Ok(answer),
-        }
+        refused.ok_or_else(|| DeliverError::Key(anyhow!("there is no key")))
     }
 
     async fn post(&self, fire: &Fire, key: String, delivery: &Span) -> Result<Answer, DeliverError> {
@@ -221,7 +193,7 @@ impl Runner {
 /// so a try that arrived does no harm.
 fn may_pass(answer: &Result<Answer, DeliverError>) -> bool {
     match answer {
-        Ok(answer) => matches!(answer.status, 502..=504) || answer.is_rate_limited(),
+        Ok(answer) => matches!(answer.status, 502..=504) || is_rate_limited(answer.status, &answer.body),
         Err(error) => matches!(error, DeliverError::NoConnection(_)),
     }
 }

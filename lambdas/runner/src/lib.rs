@@ -6,10 +6,10 @@
 
 mod config;
 mod delivery;
-mod key;
 mod lambda;
 
-pub use config::{ALL_TRIES, Config, KeySource, Limits, TRY};
+pub use config::{ALL_TRIES, Config, Limits, TRY};
 pub use delivery::{DeliverError, Runner};
 pub use lambda::serve_lambda;
 pub use schedule::Delivered;
+pub use scheduler_key::KeySource;

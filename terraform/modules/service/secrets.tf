@@ -116,7 +116,7 @@ ephemeral "aws_secretsmanager_secret_version" "key" {
   secret_id = local.given_keys[each.key] == null ? each.value.id : aws_secretsmanager_secret_version.secrets_key.secret_id
 }
 
-# The runner finds the new scheduler key here before a task has made it in the database. Until then it uses the version before.
+# Runner and publisher find the new scheduler key here before a task has made it in the database. Until then they use the version before.
 resource "aws_secretsmanager_secret_version" "key" {
   for_each = aws_secretsmanager_secret.key
 

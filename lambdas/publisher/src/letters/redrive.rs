@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use dead_letters::{DeadMessage, FireClient};
+use dead_letters::DeadMessage;
 use futures::StreamExt as _;
 use schedule::Delivered;
 use uuid::Uuid;
 
 use super::rows;
+use super::source::Target;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
 
@@ -28,7 +29,7 @@ pub(super) async fn redrive_requested(
     if claimed.is_empty() {
         return Ok(Vec::new());
     }
-    let app = publisher.sources().connect_to_app().await;
+    let app = publisher.sources().connect_to_app();
     let mut posts = Vec::with_capacity(claimed.len());
     for id in &claimed {
         if let Some(message) = messages.get(id.as_str()) {
@@ -53,7 +54,7 @@ async fn redrive_one(
     publisher: &Publisher,
     queue: &str,
     message: &DeadMessage,
-    app: &anyhow::Result<FireClient>,
+    app: &anyhow::Result<Target<'_>>,
 ) -> anyhow::Result<Option<String>> {
     let posted = match (message.fire(), app) {
         (Some(fire), Ok(app)) => app.post_fire(fire).await.map_err(|error| format!("{error:#}")),
