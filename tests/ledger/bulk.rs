@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tests::{Answer, Api, Story};
 
 use crate::process::{App, idle};
+use crate::steps::{fire_on_time, hourly, story_without_executor};
 
 async fn request(api: &Api, body: &Value) -> Answer {
     api.post("/api/v1/bulk", body).await
@@ -106,6 +107,35 @@ async fn all_that_failed_is_repeated_once() {
     let codes: Vec<Value> = items(&s, &again, "").await.iter().map(|item| item["code"].clone()).collect();
     assert_eq!(codes.iter().filter(|code| *code == "run_live").count(), 3, "{codes:?}");
     s.publish().await;
+    s.end_early().await;
+}
+
+/// A field of each item of an operation.
+async fn of_items(s: &Story, created: &Answer, field: &str) -> Vec<Value> {
+    items(s, created, "").await.iter().map(|item| item[field].clone()).collect()
+}
+
+/// As a cancellation of one run does, without a turn of the job `queue`.
+#[tokio::test]
+async fn bulk_cancels_give_slots_to_waiting_runs() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let workflow = hourly(&s, json!({"overlap_policy": "queue"})).await;
+    for time in ["2026-03-02T09:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T11:00:00Z"] {
+        assert_eq!(fire_on_time(&s, workflow, time).await, "accepted");
+    }
+    let newest_first: Vec<Value> = s.runs_of(workflow).await.iter().map(|run| run["id"].clone()).collect();
+    let body = json!({"verb": "cancel", "filter": {"run_ids": [newest_first[2]]}});
+    let one = request(&s.editor(), &body).await.expect(202);
+    finish(&s, &one).await;
+    assert_eq!(
+        s.runs(workflow).await,
+        "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule accepted\n2026-03-02T11:00Z schedule queued"
+    );
+    // A run that waits is cancelled before the run whose slot it would get.
+    let others = request(&s.editor(), &json!({"verb": "cancel"})).await.expect(202);
+    finish(&s, &others).await;
+    assert_eq!(of_items(&s, &others, "run_id").await, newest_first[..2]);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'cancelled'").await, 3);
     s.end_early().await;
 }
 

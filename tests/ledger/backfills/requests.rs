@@ -5,6 +5,8 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Answer, Story};
 
+use crate::steps::fire_on_time;
+
 pub(crate) async fn ask(s: &Story, id: WorkflowId, body: &Value) -> Answer {
     s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), body).await
 }
@@ -94,6 +96,19 @@ async fn a_backfill_limits_its_concurrent_runs() {
     assert_eq!((&current["started"], &current["live"]), (&json!(2), &json!(2)));
     assert_eq!(made(&s, id).await, ["11:00", "10:00"]);
     verb(&s, &requested, "cancel").await.expect(200);
+    s.end_early().await;
+}
+
+/// A run of the backfill has the slot, and a fire waits for it. Without a turn of the job `queue`.
+#[tokio::test]
+async fn a_cancelled_backfill_gives_its_slot_away() {
+    let (s, id) = outage(unexecuted()).await;
+    let requested = ask(&s, id, &morning(json!({}))).await.expect(202).json;
+    s.job("backfills").await;
+    assert_eq!(fire_on_time(&s, id, "2026-03-02T13:00:00Z").await, "accepted");
+    assert!(s.runs(id).await.ends_with("2026-03-02T13:00Z schedule queued"), "{}", s.runs(id).await);
+    verb(&s, &requested, "cancel").await.expect(200);
+    assert!(s.runs(id).await.ends_with("2026-03-02T13:00Z schedule accepted"), "{}", s.runs(id).await);
     s.end_early().await;
 }
 

@@ -124,6 +124,18 @@ pub async fn advance_workflow(pool: &PgPool, workflow: WorkflowId, now: DateTime
     Ok(done)
 }
 
+/// Gives the slot of a run that was cancelled before it started to the next queued run. The cancellation has committed.
+///
+/// A failure is only logged: the run is cancelled, and the job `queue` gives the slot at its next turn.
+pub async fn advance_after_cancellation(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) {
+    if let Err(error) = advance_workflow(pool, workflow, now).await {
+        tracing::warn!(
+            workflow_id = workflow.0, %error,
+            "next queued run not started; the job `queue` starts it at its next turn"
+        );
+    }
+}
+
 async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     match workflow.state {
         State::Archived => return cancel_unstarted(tx, workflow, now).await,

@@ -8,6 +8,7 @@ use workflows::audit::{self, Edit, Entry};
 use workflows::{PausedBy, Saved, State as WorkflowState, Workflow, erase_workflow, lock_workflow, save_workflow};
 
 use super::operation::{Outcome, Verb};
+use crate::admission::queue;
 use crate::job_failures;
 use crate::manual::{self, ManualOutcome};
 use crate::requested_fires::DefaultRate;
@@ -69,7 +70,7 @@ impl Pass {
         match effect {
             Effect::Nothing => {}
             Effect::Edit => self.edits += 1,
-            Effect::Run => self.runs += 1,
+            Effect::Run | Effect::FreeSlot => self.runs += 1,
         }
     }
 }
@@ -87,6 +88,8 @@ enum Effect {
     Nothing,
     Edit,
     Run,
+    /// A run that had not started was cancelled.
+    FreeSlot,
 }
 
 /// What became of an item.
@@ -136,6 +139,9 @@ async fn process_next(pool: &PgPool, operation: Uuid, default: DefaultRate, cloc
     };
     count_item(&mut tx, operation, next.nth, outcome, code, new_run, clock.now()).await?;
     tx.commit().await?;
+    if effect == Effect::FreeSlot {
+        queue::advance_after_cancellation(pool, WorkflowId(next.workflow_id), clock.now()).await;
+    }
     Ok(Step::Processed(effect))
 }
 
@@ -238,15 +244,15 @@ async fn cancel(
     run: Uuid,
     edit: &Edit,
 ) -> sqlx::Result<Applied> {
-    match runs::cancel_run(tx, run, edit.now).await? {
-        Cancelled::TooLate => Ok(Applied::Refused("run_ended")),
-        Cancelled::Requested | Cancelled::Done => {
-            let subject = format!("run:{run} of workflow:{workflow}");
-            let entry = Entry { verb: "cancel", subject, team_id: Some(team), before: None, after: None };
-            audit::record_entry(tx, edit, entry).await?;
-            Ok(Applied::Done(Effect::Run, None))
-        }
-    }
+    let effect = match runs::cancel_run(tx, run, edit.now).await? {
+        Cancelled::TooLate => return Ok(Applied::Refused("run_ended")),
+        Cancelled::Requested => Effect::Run,
+        Cancelled::Done => Effect::FreeSlot,
+    };
+    let subject = format!("run:{run} of workflow:{workflow}");
+    let entry = Entry { verb: "cancel", subject, team_id: Some(team), before: None, after: None };
+    audit::record_entry(tx, edit, entry).await?;
+    Ok(Applied::Done(effect, None))
 }
 
 async fn list_running(db: &mut PgConnection) -> sqlx::Result<Vec<Uuid>> {

@@ -147,10 +147,11 @@ async fn select_runs(tx: &mut PgConnection, id: Uuid, request: &Request) -> sqlx
     let states: Vec<String> = filter.run_states.iter().map(|state| state.as_str().to_owned()).collect();
     let selected = sqlx::query!(
         r#"
-        -- the runs of a bulk operation: those that have ended for retry, those that have not for cancel
+        -- the runs of a bulk operation: those that have ended for retry, those that have not for cancel. Those that wait
+        -- are cancelled first, so that none of them gets the slot of another one of the operation
         INSERT INTO bulk_items (operation_id, nth, workflow_id, run_id)
-        SELECT $1, row_number() OVER (ORDER BY r.id), r.workflow_id, r.id
-          FROM (SELECT id, workflow_id FROM runs
+        SELECT $1, row_number() OVER (ORDER BY r.state <> 'queued', r.id), r.workflow_id, r.id
+          FROM (SELECT id, workflow_id, state FROM runs
                  WHERE team_id = $2 AND id >= $3 AND id < $4
                    AND (state IN ('accepted', 'queued', 'running')) = $5
                    AND (cardinality($6::text[]) = 0 OR state = ANY($6))

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, SecondsFormat, Utc};
+use ledger::admission::queue;
 use ledger::backfills::{self, Backfill, BackfillOutcome, BackfillRequest, Filter, MOST, Only, Order, Timing, Verb};
 use schedule::WorkflowId;
 use serde::Deserialize;
@@ -222,6 +223,10 @@ pub(crate) async fn change_backfill(
     }
     let view = read(&mut tx, id, caller.team_id).await?;
     tx.commit().await?;
+    if verb == Verb::Cancel {
+        queue::advance_after_cancellation(&app.pools.edits, workflow_id, edit.now).await;
+        app.wake.notify();
+    }
     Ok(Json(view))
 }
 

@@ -209,10 +209,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     let view = read_detail(&mut tx, after).await?;
     tx.commit().await?;
     if cancelled == Cancelled::Done {
-        // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
-        if let Err(error) = queue::advance_workflow(&app.pools.edits, WorkflowId(before.workflow_id), edit.now).await {
-            tracing::warn!(%error, "next queued run not started; the job `queue` starts it at its next turn");
-        }
+        queue::advance_after_cancellation(&app.pools.edits, WorkflowId(before.workflow_id), edit.now).await;
         app.wake.notify();
     }
     Ok(Json(view))
