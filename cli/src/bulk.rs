@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     Delete(OfWorkflows),
     /// Run workflows now.
     Fire(OfWorkflows),
-    /// Repeat runs that have ended, for example all that failed since 02:00.
+    /// Repeat runs that have ended, for example all that failed since 02:00 and have not succeeded in another run.
     Retry(OfRuns),
     /// End runs that have not ended.
     Cancel(OfRuns),

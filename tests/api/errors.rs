@@ -52,6 +52,9 @@ fn page_lists_other_codes() {
     let mut answers = found(&sources("app"), r#"Reason::\w+ => "([a-z_]+)""#);
     answers.insert("duplicate".to_owned());
     assert_eq!(listed("Answers to a fire"), answers);
+    let mut items = found(&sources("app"), r#"Applied::Refused\("([a-z_]+)"\)"#);
+    items.retain(|code| !listed("Problems").contains(code));
+    assert_eq!(listed("Refused items of bulk operations"), items);
     assert_eq!(listed("Differences of the ledger"), schema("DifferenceKind"));
     let publisher = sources("lambdas/publisher/src");
     assert_eq!(listed("Errors of publishing"), found(&publisher, r#"\bErrorClass::\w+ => "([a-z_]+)""#));

@@ -2,8 +2,9 @@
 
 use ledger::bulk::advance_operations;
 use ledger::requested_fires::DefaultRate;
+use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::{Answer, Api, Story};
+use tests::{Answer, Api, Story, refused_action};
 
 use crate::process::{App, idle};
 use crate::steps::{fire_on_time, hourly, story_without_executor};
@@ -110,9 +111,80 @@ async fn all_that_failed_is_repeated_once() {
     s.end_early().await;
 }
 
+/// A workflow whose runs fail, however often they are repeated.
+async fn create_failing(s: &Story, name: &str) -> WorkflowId {
+    let fields = json!({"name": name, "cron_schedule": "0 9 * * *", "timezone": "UTC", "action": refused_action(), "max_attempts": 1});
+    s.create_with(fields).await
+}
+
+async fn mend(s: &Story, workflow: WorkflowId) {
+    s.edit(workflow, json!({"action": {"type": "log", "url": null, "method": null, "message": "mended"}})).await;
+}
+
+async fn fire_now(s: &Story, workflow: WorkflowId) {
+    s.editor().post(&format!("/api/v1/schedules/{workflow}:fire"), &json!({})).await.expect(202);
+    s.runs_end().await;
+}
+
 /// A field of each item of an operation.
 async fn of_items(s: &Story, created: &Answer, field: &str) -> Vec<Value> {
     items(s, created, "").await.iter().map(|item| item[field].clone()).collect()
+}
+
+/// A run that failed stays failed after its retry has succeeded, so the next shift finds it when it repeats what failed.
+#[tokio::test]
+async fn work_that_is_done_is_not_repeated() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let (scheduled, manual) = (create_failing(&s, "scheduled").await, create_failing(&s, "manual").await);
+    s.now_is("2026-03-02T09:00:05Z").await;
+    assert_eq!(s.invoke(scheduled, "2026-03-02T09:00:00Z").await.status, 202);
+    s.runs_end().await;
+    fire_now(&s, manual).await;
+    let body = json!({"verb": "retry", "filter": {"run_states": ["failed", "timed_out", "abandoned"]}});
+    let in_vain = request(&s.editor(), &body).await.expect(202);
+    assert_eq!(finish(&s, &in_vain).await["refused"], 0);
+    s.runs_end().await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'failed'").await, 4);
+
+    mend(&s, scheduled).await;
+    mend(&s, manual).await;
+    let retried = request(&s.editor(), &body).await.expect(202);
+    assert_eq!(retried.json["total"], 2, "one of the due time, and one of the manual run");
+    assert_eq!(of_items(&s, &retried, "run_id").await, of_items(&s, &in_vain, "new_run_id").await, "the newest ones");
+    assert_eq!(finish(&s, &retried).await["refused"], 0);
+    s.runs_end().await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 2);
+
+    request(&s.editor(), &body).await.refused(409, "nothing_selected", None);
+    let failed = of_items(&s, &in_vain, "run_id").await;
+    let by_ids = json!({"verb": "retry", "filter": {"run_ids": failed}});
+    request(&s.editor(), &by_ids).await.refused(409, "nothing_selected", None);
+    // The caller of a single retry names the run.
+    s.editor().post_empty(&format!("/api/v1/runs/{}:retry", failed[0].as_str().unwrap())).await.expect(202);
+    s.runs_end().await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 3);
+    s.end_early().await;
+}
+
+/// Two operations select the same runs, as a double click does; the second begins when the runs of the first have ended.
+#[tokio::test]
+async fn a_second_operation_repeats_no_work() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let (mended, failing) = (create_failing(&s, "mended").await, create_failing(&s, "failing").await);
+    fire_now(&s, mended).await;
+    fire_now(&s, failing).await;
+    mend(&s, mended).await;
+    let body = json!({"verb": "retry", "filter": {"run_states": ["failed"]}});
+    let first = request(&s.editor(), &body).await.expect(202);
+    let second = request(&s.editor(), &body).await.expect(202);
+    assert_eq!((&first.json["total"], &second.json["total"]), (&json!(2), &json!(2)));
+    assert_eq!(finish(&s, &first).await["refused"], 0);
+    s.runs_end().await;
+    let done = finish(&s, &second).await;
+    assert_eq!((&done["state"], &done["refused"]), (&json!("finished"), &json!(2)));
+    assert_eq!(of_items(&s, &second, "code").await, ["already_succeeded", "already_repeated"]);
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 4, "each run was repeated once");
+    s.end_early().await;
 }
 
 /// As a cancellation of one run does, without a turn of the job `queue`.

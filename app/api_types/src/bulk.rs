@@ -47,7 +47,8 @@ pub struct BulkItemView {
     pub run_id: Option<Uuid>,
     /// Null: it is not processed yet.
     pub outcome: Option<BulkOutcome>,
-    /// Why it was refused: the code of the problem that a request for this item alone gets; else null.
+    /// Why it was refused: the code of the problem that a request for this item alone gets, `not_archived`,
+    /// `already_succeeded` or `already_repeated`; else null.
     pub code: Option<String>,
     /// The run that `fire` or `retry` has created.
     pub new_run_id: Option<Uuid>,

@@ -6,6 +6,7 @@
 mod advance;
 mod list;
 mod operation;
+mod repeats;
 mod request;
 
 pub use advance::{JOB, Pass, advance_operations};

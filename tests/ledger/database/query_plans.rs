@@ -5,10 +5,13 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use executor::claim::Lease;
+use ledger::bulk::{self, Created, Verb};
 use ledger::invoke::{Answer, FireDecider};
+use ledger::runs::RunState;
 use schedule::Fire;
 use serde_json::json;
 use tests::Story;
+use workflows::audit::Edit;
 
 use crate::steps::{fire_on_time, hourly, story_without_executor};
 
@@ -267,5 +270,39 @@ async fn the_lag_of_a_team_is_bounded_by_others() {
         Some(now - chrono::TimeDelta::hours(1))
     );
     drop(db);
+    s.end_early().await;
+}
+
+/// Every eleventh run failed. Half of those that failed are manual, so that only a retry names them.
+const ENDED: &str =
+    "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
+    SELECT (lpad(to_hex(1772438400000 + nth), 12, '0') || '70008000' || lpad(to_hex(nth), 12, '0'))::uuid, $1,
+           CASE WHEN nth % 22 > 0 THEN gen_random_uuid() END, CASE WHEN nth % 22 > 0 THEN 'schedule' ELSE 'manual' END,
+           CASE WHEN nth % 11 > 0 THEN 'succeeded' ELSE 'failed' END,
+           CASE WHEN nth % 22 > 0 THEN to_timestamp(1600000020 + nth * 60) END, $2, $2, $2
+      FROM generate_series(1, 11000) AS nth";
+
+/// A bulk retry compares each run that failed with the others of its due time, or of its manual run.
+#[tokio::test]
+async fn a_bulk_retry_reads_no_other_work() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    sqlx::query(ENDED).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let filter = bulk::Filter { run_states: vec![RunState::Failed], ..bulk::Filter::default() };
+    let request = bulk::Request { team_id: s.keys.team_id, verb: Verb::Retry, filter, reason: None, until: None };
+    let edit = Edit::without_request("test", s.clock.now());
+    let mut read = 0;
+    // A statement gets its final plan at its sixth execution.
+    for _ in 0..7 {
+        let before = read_of(&pool, "runs").await;
+        let mut tx = db::begin_transaction(&pool).await.unwrap();
+        let created = bulk::create_operation(&mut tx, &request, &edit).await.unwrap();
+        assert!(matches!(created, Created::Operation(_, 1_000)), "{created:?}");
+        tx.rollback().await.unwrap();
+        read = read_of(&pool, "runs").await - before;
+    }
+    assert!(read < 60_000, "{read} rows and entries of 11,000 runs");
     s.end_early().await;
 }

@@ -8,6 +8,7 @@ use workflows::audit::{self, Edit, Entry};
 use workflows::{PausedBy, Saved, State as WorkflowState, Workflow, erase_workflow, lock_workflow, save_workflow};
 
 use super::operation::{Outcome, Verb};
+use super::repeats::{OtherRuns, compare_other_runs};
 use crate::admission::queue;
 use crate::job_failures;
 use crate::manual::{self, ManualOutcome};
@@ -103,6 +104,7 @@ enum Applied {
 
 /// The next item of an operation.
 struct Next {
+    operation_id: Uuid,
     verb: Verb,
     reason: Option<String>,
     until: Option<DateTime<Utc>>,
@@ -163,7 +165,7 @@ async fn refuse_failed(pool: &PgPool, operation: Uuid, nth: i32, now: DateTime<U
     }
 }
 
-/// Applies the verb to an item, by the rules of a request for it alone.
+/// Applies the verb to an item, by the rules of a request for it alone; a retry also by those of [`compare_other_runs`].
 async fn apply(tx: &mut PgConnection, next: &Next, default: DefaultRate, clock: &Clock) -> sqlx::Result<Applied> {
     let workflow = WorkflowId(next.workflow_id);
     let Some(before) = lock_workflow(tx, workflow, Some(next.team_id), clock.now()).await? else {
@@ -189,7 +191,11 @@ async fn apply(tx: &mut PgConnection, next: &Next, default: DefaultRate, clock: 
             Ok(Applied::Done(Effect::Edit, None))
         }
         (Verb::Fire, _) => manual::fire_now(tx, &before, None, default, &edit).await.map(of_manual),
-        (Verb::Retry, Some(run)) => manual::retry_run(tx, &before, run, default, &edit).await.map(of_manual),
+        (Verb::Retry, Some(run)) => match compare_other_runs(tx, workflow, run, next.operation_id).await? {
+            OtherRuns::Permit => manual::retry_run(tx, &before, run, default, &edit).await.map(of_manual),
+            OtherRuns::Succeeded => Ok(Applied::Refused("already_succeeded")),
+            OtherRuns::Repeated => Ok(Applied::Refused("already_repeated")),
+        },
         (Verb::Cancel, Some(run)) => cancel(tx, next.team_id, workflow, run, &edit).await,
         (Verb::Pause | Verb::Resume | Verb::Archive, _) => {
             save(tx, &before, changed(&before, next), next.verb, &edit).await
@@ -275,8 +281,8 @@ async fn lock_next(tx: &mut PgConnection, operation: Uuid) -> sqlx::Result<Optio
         WITH operation AS MATERIALIZED (
             SELECT * FROM bulk_operations WHERE id = $1 AND state = 'running' FOR UPDATE SKIP LOCKED
         )
-        SELECT o.verb AS "verb: Verb", o.reason, o.until, o.actor, o.actor_name, o.traceparent, o.team_id, i.nth,
-               i.workflow_id, i.run_id
+        SELECT o.id AS operation_id, o.verb AS "verb: Verb", o.reason, o.until, o.actor, o.actor_name, o.traceparent,
+               o.team_id, i.nth, i.workflow_id, i.run_id
           FROM operation o
           JOIN bulk_items i ON i.operation_id = o.id AND i.nth = o.processed + 1
         "#,

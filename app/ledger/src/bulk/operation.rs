@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 use workflows::State as WorkflowState;
+use workflows::id::first_id_of;
 
 use crate::runs::RunState;
 
@@ -95,6 +96,18 @@ pub struct Filter {
     pub from: Option<DateTime<Utc>>,
     /// Only runs that were accepted before this time.
     pub to: Option<DateTime<Utc>>,
+}
+
+impl Filter {
+    /// The states of its runs, as the column has them; empty: any.
+    pub(super) fn state_names(&self) -> Vec<String> {
+        self.run_states.iter().map(|state| state.as_str().to_owned()).collect()
+    }
+
+    /// The first id that one of its runs may have, and the one before which all of them are.
+    pub(super) fn id_bounds(&self) -> (Uuid, Uuid) {
+        (self.from.map_or(Uuid::nil(), first_id_of), self.to.map_or(Uuid::max(), first_id_of))
+    }
 }
 
 /// A request for an operation.

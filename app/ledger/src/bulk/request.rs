@@ -5,9 +5,10 @@ use serde_json::json;
 use uuid::Uuid;
 use workflows::State as WorkflowState;
 use workflows::audit::{self, Edit, Entry};
-use workflows::id::{first_id_of, make_id};
+use workflows::id::make_id;
 
 use super::operation::{Filter, Request, Verb};
+use super::repeats::select_repeats;
 
 /// Items of one operation at most.
 const MOST: i64 = 100_000;
@@ -37,7 +38,8 @@ pub async fn create_operation(tx: &mut PgConnection, request: &Request, edit: &E
     let id = make_id(edit.now);
     insert_operation(tx, id, request, edit).await?;
     let selected = match request.verb {
-        Verb::Retry | Verb::Cancel => select_runs(tx, id, request).await?,
+        Verb::Retry => select_repeats(tx, id, request, MOST, edit.now).await?,
+        Verb::Cancel => select_live_runs(tx, id, request).await?,
         Verb::Pause | Verb::Resume | Verb::Archive | Verb::Delete | Verb::Fire => {
             select_workflows(tx, id, request).await?
         }
@@ -142,30 +144,30 @@ async fn select_workflows(tx: &mut PgConnection, id: Uuid, request: &Request) ->
     Ok(selected.rows_affected())
 }
 
-async fn select_runs(tx: &mut PgConnection, id: Uuid, request: &Request) -> sqlx::Result<u64> {
+async fn select_live_runs(tx: &mut PgConnection, id: Uuid, request: &Request) -> sqlx::Result<u64> {
     let filter = &request.filter;
-    let states: Vec<String> = filter.run_states.iter().map(|state| state.as_str().to_owned()).collect();
+    let (first, end) = filter.id_bounds();
+    let states = filter.state_names();
     let selected = sqlx::query!(
         r#"
-        -- the runs of a bulk operation: those that have ended for retry, those that have not for cancel. Those that wait
-        -- are cancelled first, so that none of them gets the slot of another one of the operation
+        -- the runs that a bulk operation cancels. Those that wait are the first, so that none of them gets the slot of
+        -- another one of the operation
         INSERT INTO bulk_items (operation_id, nth, workflow_id, run_id)
         SELECT $1, row_number() OVER (ORDER BY r.state <> 'queued', r.id), r.workflow_id, r.id
           FROM (SELECT id, workflow_id, state FROM runs
                  WHERE team_id = $2 AND id >= $3 AND id < $4
-                   AND (state IN ('accepted', 'queued', 'running')) = $5
-                   AND (cardinality($6::text[]) = 0 OR state = ANY($6))
-                   AND ($7::bigint[] IS NULL OR workflow_id = ANY($7))
-                   AND ($8::uuid[] IS NULL OR id = ANY($8))
+                   AND state IN ('accepted', 'queued', 'running')
+                   AND (cardinality($5::text[]) = 0 OR state = ANY($5))
+                   AND ($6::bigint[] IS NULL OR workflow_id = ANY($6))
+                   AND ($7::uuid[] IS NULL OR id = ANY($7))
                  ORDER BY id
-                 LIMIT $9) AS r
+                 LIMIT $8) AS r
          WHERE NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = r.workflow_id)
         "#,
         id,
         request.team_id,
-        filter.from.map_or(Uuid::nil(), first_id_of),
-        filter.to.map_or(Uuid::max(), first_id_of),
-        request.verb == Verb::Cancel,
+        first,
+        end,
         &states,
         filter.workflow_ids.as_deref(),
         filter.run_ids.as_deref(),

@@ -139,7 +139,7 @@ fn nothing_selected(selection: &Selection) -> &'static str {
     if selection.verb == "cancel" {
         "None of these runs can be cancelled: all of them have ended."
     } else {
-        "None of these runs can be retried: they have not ended, or none of them failed."
+        "None of these runs can be retried: they have not ended, none of them failed, or what failed has succeeded since."
     }
 }
 

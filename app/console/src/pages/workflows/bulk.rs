@@ -99,7 +99,9 @@ impl PreviewPage {
             BulkVerb::Archive => "These workflows never run again. This cannot be undone. Their history remains.",
             BulkVerb::Delete => "These archived workflows are deleted with their history. This cannot be undone.",
             BulkVerb::Fire => "Each of these workflows starts one run now. Their schedules go on as before.",
-            BulkVerb::Retry => "Each of these runs that failed is repeated by a new run.",
+            BulkVerb::Retry => {
+                "Each of these runs that failed is repeated by a new run. What has succeeded since is left out."
+            }
             BulkVerb::Cancel => "The end of each of these runs is requested.",
         }
     }

@@ -51,7 +51,8 @@ pub struct BulkBody {
 }
 
 /// Which workflows or runs; without a filter all of the team that are not archived, and that have ended (`retry`) or have not
-/// ended (`cancel`). At most 100,000 are selected.
+/// ended (`cancel`). At most 100,000 are selected. `retry` leaves out a run that did not succeed if another run of its due
+/// time, or of the same manual run, has; of several that match it takes the newest.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkFilter {
@@ -124,20 +125,7 @@ pub(crate) async fn create_bulk_operation(
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return answer_again(&mut tx, &caller, created).await;
     }
-    let id = match bulk::create_operation(&mut tx, &request, &edit).await? {
-        Created::Operation(id, _total) => id,
-        Created::Nothing => {
-            return Err(Error::conflict("nothing_selected", "the filter selects no workflow or run"));
-        }
-        Created::Busy(most) => {
-            let detail = format!("{most} bulk operations of the team have not ended: wait for one, or cancel one");
-            return Err(Error::conflict("bulk_running", &detail));
-        }
-        Created::TooMany(most) => {
-            let detail = format!("the filter selects more than {most} workflows or runs: name fewer");
-            return Err(FieldError::invalid("filter", detail).into());
-        }
-    };
+    let id = created_id(bulk::create_operation(&mut tx, &request, &edit).await?, request.verb)?;
     repeat.store(&mut tx, &edit, &id).await?;
     let created = bulk::find_operation(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
@@ -149,6 +137,24 @@ async fn answer_again(db: &mut PgConnection, caller: &Caller, created: Value) ->
     let id: Uuid = serde_json::from_value(created).map_err(anyhow::Error::from)?;
     let found = bulk::find_operation(db, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok((replayed(), answer_accepted(found)).into_response())
+}
+
+fn created_id(created: Created, verb: Verb) -> Result<Uuid, Error> {
+    match created {
+        Created::Operation(id, _total) => Ok(id),
+        Created::Nothing if verb == Verb::Retry => {
+            Err(Error::conflict("nothing_selected", "the filter selects no run, or only runs whose work is done"))
+        }
+        Created::Nothing => Err(Error::conflict("nothing_selected", "the filter selects no workflow or run")),
+        Created::Busy(most) => {
+            let detail = format!("{most} bulk operations of the team have not ended: wait for one, or cancel one");
+            Err(Error::conflict("bulk_running", &detail))
+        }
+        Created::TooMany(most) => {
+            let detail = format!("the filter selects more than {most} workflows or runs: name fewer");
+            Err(FieldError::invalid("filter", detail).into())
+        }
+    }
 }
 
 fn answer_accepted(operation: Operation) -> Response {
