@@ -21,5 +21,7 @@ BEGIN
         CREATE INDEX idx_runs_retry_of ON runs_ended (retry_of) WHERE retry_of IS NOT NULL;
         COMMENT ON INDEX idx_runs_retry_of IS 'A bulk retry finds the retries of a manual run';
     END IF;
+    ALTER TABLE bulk_operations ADD COLUMN IF NOT EXISTS replaces_pause boolean NOT NULL DEFAULT FALSE;
+    COMMENT ON COLUMN bulk_operations.replaces_pause IS 'Whether a pause replaces the reason and the end of workflows that are paused already';
 END
 $$

@@ -24,7 +24,7 @@ const READ_EVERY: Duration = Duration::from_millis(500);
 /// What can be done with many objects at once.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Pause workflows.
+    /// Pause workflows; those that are paused already keep their reason and their end.
     Pause(Pause),
     /// Resume workflows.
     Resume(OfWorkflows),
@@ -96,6 +96,9 @@ pub(crate) struct Pause {
     /// When the pause ends automatically: RFC 3339, tomorrow, monday, +2h.
     #[arg(long, value_name = "TIME")]
     until: Option<Instant>,
+    /// Also change the reason and the end of workflows that are paused already.
+    #[arg(long)]
+    replace: bool,
 }
 
 /// Which runs.
@@ -156,7 +159,8 @@ pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Pause(pause) => {
             let until = pause.until.map(|until| rfc3339(until.0));
-            let more = [("reason", json!(pause.reason)), ("until", json!(until))];
+            let replaces = pause.replace.then_some(true);
+            let more = [("reason", json!(pause.reason)), ("until", json!(until)), ("replace_pause", json!(replaces))];
             create(&pause.of.request, "pause", pause.of.select(), &more).await
         }
         Verb::Resume(of) => create(&of.request, "resume", of.select(), &[]).await,

@@ -57,14 +57,14 @@ async fn many_workflows_are_paused_by_one_request() {
     );
     let done = finish(&s, &created).await;
     assert_eq!((&done["state"], &done["processed"], &done["refused"]), (&json!("finished"), &json!(5), &json!(0)));
-    for id in &ids {
+    for (id, reason) in ids.iter().zip(["holiday", "holiday", "holiday", "holiday", "test"]) {
         let workflow = s.workflow(*id).await;
-        assert_eq!((&workflow["state"], &workflow["pause_reason"]), (&json!("paused"), &json!("holiday")), "{id}");
+        assert_eq!((&workflow["state"], &workflow["pause_reason"]), (&json!("paused"), &json!(reason)), "{id}");
     }
     assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'active'").await, 1, "payroll is not a report");
     // Each edit is in the audit log under the actor of the request, and published like any other.
     let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND after ->> 'pause_reason' = 'holiday'";
-    assert_eq!(s.count(audited).await, 5);
+    assert_eq!(s.count(audited).await, 4, "the last one had been paused before");
     s.publish().await;
     let again = request(&s.editor(), &json!({"verb": "resume", "filter": {"workflow_ids": [ids[0].0, ids[1].0]}}))
         .await
@@ -184,6 +184,32 @@ async fn a_second_operation_repeats_no_work() {
     assert_eq!((&done["state"], &done["refused"]), (&json!("finished"), &json!(2)));
     assert_eq!(of_items(&s, &second, "code").await, ["already_succeeded", "already_repeated"]);
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 4, "each run was repeated once");
+    s.end_early().await;
+}
+
+/// A workflow that is paused until a day must be resumed on that day, whatever else is paused meanwhile.
+#[tokio::test]
+async fn a_pause_of_many_replaces_no_pause() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let paused = s.create_with(json!({"name": "paused", "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    s.create_with(json!({"name": "active", "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    let own = json!({"reason": "holiday", "until": "2026-12-24T06:00:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{paused}:pause"), &own).await.expect(200);
+    let mut body = json!({"verb": "pause", "reason": "incident"});
+    let created = request(&s.editor(), &body).await.expect(202);
+    finish(&s, &created).await;
+    assert_eq!(of_items(&s, &created, "outcome").await, ["unchanged", "done"]);
+    let kept = s.workflow(paused).await;
+    assert_eq!((&kept["pause_reason"], &kept["pause_until"]), (&own["reason"], &own["until"]));
+
+    body["replace_pause"] = json!(true);
+    let replaced = request(&s.editor(), &body).await.expect(202);
+    finish(&s, &replaced).await;
+    let workflow = s.workflow(paused).await;
+    assert_eq!((&workflow["pause_reason"], &workflow["pause_until"]), (&json!("incident"), &Value::Null));
+    body["verb"] = json!("resume");
+    body["reason"] = Value::Null;
+    request(&s.editor(), &body).await.refused(400, "invalid_field", Some("replace_pause"));
     s.end_early().await;
 }
 

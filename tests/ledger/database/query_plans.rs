@@ -291,7 +291,14 @@ async fn a_bulk_retry_reads_no_other_work() {
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let filter = bulk::Filter { run_states: vec![RunState::Failed], ..bulk::Filter::default() };
-    let request = bulk::Request { team_id: s.keys.team_id, verb: Verb::Retry, filter, reason: None, until: None };
+    let request = bulk::Request {
+        team_id: s.keys.team_id,
+        verb: Verb::Retry,
+        filter,
+        reason: None,
+        until: None,
+        replaces_pause: false,
+    };
     let edit = Edit::without_request("test", s.clock.now());
     let mut read = 0;
     // A statement gets its final plan at its sixth execution.

@@ -108,6 +108,7 @@ struct Next {
     verb: Verb,
     reason: Option<String>,
     until: Option<DateTime<Utc>>,
+    replaces_pause: bool,
     actor: String,
     actor_name: Option<String>,
     traceparent: Option<String>,
@@ -179,11 +180,8 @@ async fn apply(tx: &mut PgConnection, next: &Next, default: DefaultRate, clock: 
         now: clock.now(),
         traceparent: next.traceparent.clone(),
     };
-    if next.verb == Verb::Delete && before.state != WorkflowState::Archived {
-        return Ok(Applied::Refused("not_archived"));
-    }
-    if !matches!(next.verb, Verb::Cancel | Verb::Delete) && before.state == WorkflowState::Archived {
-        return Ok(if next.verb == Verb::Archive { Applied::Unchanged } else { Applied::Refused("archived") });
+    if let Some(applied) = decide_by_state(next, before.state) {
+        return Ok(applied);
     }
     match (next.verb, next.run_id) {
         (Verb::Delete, _) => {
@@ -201,6 +199,19 @@ async fn apply(tx: &mut PgConnection, next: &Next, default: DefaultRate, clock: 
             save(tx, &before, changed(&before, next), next.verb, &edit).await
         }
         (Verb::Retry | Verb::Cancel, None) => Ok(Applied::Refused("not_found")),
+    }
+}
+
+/// What becomes of an item because of the state of its workflow; `None`: the state permits the verb.
+fn decide_by_state(next: &Next, state: WorkflowState) -> Option<Applied> {
+    match (next.verb, state) {
+        (Verb::Cancel, _) | (Verb::Delete, WorkflowState::Archived) => None,
+        (Verb::Delete, _) => Some(Applied::Refused("not_archived")),
+        (Verb::Archive, WorkflowState::Archived) => Some(Applied::Unchanged),
+        (_, WorkflowState::Archived) => Some(Applied::Refused("archived")),
+        // Its pause has a reason and an end of its own, which the caller of many has not seen.
+        (Verb::Pause, WorkflowState::Paused) if !next.replaces_pause => Some(Applied::Unchanged),
+        _ => None,
     }
 }
 
@@ -281,8 +292,8 @@ async fn lock_next(tx: &mut PgConnection, operation: Uuid) -> sqlx::Result<Optio
         WITH operation AS MATERIALIZED (
             SELECT * FROM bulk_operations WHERE id = $1 AND state = 'running' FOR UPDATE SKIP LOCKED
         )
-        SELECT o.id AS operation_id, o.verb AS "verb: Verb", o.reason, o.until, o.actor, o.actor_name, o.traceparent,
-               o.team_id, i.nth, i.workflow_id, i.run_id
+        SELECT o.id AS operation_id, o.verb AS "verb: Verb", o.reason, o.until, o.replaces_pause, o.actor, o.actor_name,
+               o.traceparent, o.team_id, i.nth, i.workflow_id, i.run_id
           FROM operation o
           JOIN bulk_items i ON i.operation_id = o.id AND i.nth = o.processed + 1
         "#,

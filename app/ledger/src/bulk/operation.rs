@@ -123,4 +123,6 @@ pub struct Request {
     pub reason: Option<String>,
     /// When their pause ends.
     pub until: Option<DateTime<Utc>>,
+    /// Whether workflows that are paused already get this reason and this end; else they keep theirs.
+    pub replaces_pause: bool,
 }

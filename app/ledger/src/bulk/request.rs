@@ -54,7 +54,10 @@ pub async fn create_operation(tx: &mut PgConnection, request: &Request, edit: &E
     }
     set_total(tx, id, total).await?;
     let sample = read_sample(tx, id).await?;
-    let after = json!({"verb": request.verb.as_str(), "total": total, "sample": sample, "reason": request.reason, "until": request.until});
+    let mut after = json!({"verb": request.verb.as_str(), "total": total, "sample": sample, "reason": request.reason, "until": request.until});
+    if request.replaces_pause {
+        after["replace_pause"] = json!(true);
+    }
     let entry = Entry {
         verb: "bulk",
         subject: format!("bulk:{id}"),
@@ -70,8 +73,9 @@ async fn insert_operation(tx: &mut PgConnection, id: Uuid, request: &Request, ed
     sqlx::query!(
         r#"
         -- insert a bulk operation; its items follow
-        INSERT INTO bulk_operations (id, team_id, verb, reason, until, total, actor, actor_name, traceparent, created_on)
-        VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9)
+        INSERT INTO bulk_operations (id, team_id, verb, reason, until, total, actor, actor_name, traceparent, created_on,
+                                     replaces_pause)
+        VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10)
         "#,
         id,
         request.team_id,
@@ -82,6 +86,7 @@ async fn insert_operation(tx: &mut PgConnection, id: Uuid, request: &Request, ed
         edit.actor_name,
         edit.traceparent,
         edit.now,
+        request.replaces_pause,
     )
     .execute(tx)
     .await

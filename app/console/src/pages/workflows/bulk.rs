@@ -94,7 +94,9 @@ impl PreviewPage {
     /// What the verb does, in a sentence.
     fn sentence(&self) -> &'static str {
         match self.verb {
-            BulkVerb::Pause => "No time of these workflows runs until they are resumed.",
+            BulkVerb::Pause => {
+                "No time of these workflows runs until they are resumed. Those that are paused already keep their pause."
+            }
             BulkVerb::Resume => "The next due times of these workflows run.",
             BulkVerb::Archive => "These workflows never run again. This cannot be undone. Their history remains.",
             BulkVerb::Delete => "These archived workflows are deleted with their history. This cannot be undone.",

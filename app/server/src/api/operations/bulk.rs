@@ -48,6 +48,9 @@ pub struct BulkBody {
     reason: Option<String>,
     /// With `pause`: when the pause ends automatically.
     until: Option<DateTime<Utc>>,
+    /// With `pause`: workflows that are paused already get this `reason` and `until`, too. Otherwise they keep theirs.
+    #[serde(default)]
+    replace_pause: bool,
 }
 
 /// Which workflows or runs; without a filter all of the team that are not archived, and that have ended (`retry`) or have not
@@ -163,9 +166,9 @@ fn answer_accepted(operation: Operation) -> Response {
 }
 
 fn parse_request(body: BulkBody, team_id: i64, now: DateTime<Utc>) -> Result<Request, FieldError> {
-    let BulkBody { verb, filter, reason, until, team_id: _ } = body;
-    if verb != Verb::Pause && (reason.is_some() || until.is_some()) {
-        let named = if reason.is_some() { "reason" } else { "until" };
+    let BulkBody { verb, filter, reason, until, replace_pause: replaces_pause, team_id: _ } = body;
+    let of_pause = [("reason", reason.is_some()), ("until", until.is_some()), ("replace_pause", replaces_pause)];
+    if let Some((named, _)) = of_pause.into_iter().find(|(_, is_set)| *is_set && verb != Verb::Pause) {
         return Err(FieldError::invalid(named, format!("{named} belongs to the verb pause")));
     }
     reason.as_deref().map_or(Ok(()), |reason| field::check_text("reason", reason, 0, 500))?;
@@ -173,7 +176,8 @@ fn parse_request(body: BulkBody, team_id: i64, now: DateTime<Utc>) -> Result<Req
     if until.is_some_and(|until| until <= now) {
         return Err(FieldError::invalid("until", "until must be in the future"));
     }
-    Ok(Request { team_id, verb, filter: parse_filter(filter, verb)?, reason, until })
+    let filter = parse_filter(filter, verb)?;
+    Ok(Request { team_id, verb, filter, reason, until, replaces_pause })
 }
 
 fn parse_filter(filter: BulkFilter, verb: Verb) -> Result<Filter, FieldError> {
