@@ -64,6 +64,9 @@ pub(crate) struct Request {
     /// Confirm --all.
     #[arg(long)]
     yes: bool,
+    /// Refuse it unless so many are selected, for example as --dry-run has shown.
+    #[arg(long, value_name = "N")]
+    expect: Option<u32>,
     /// Wait until every item is processed; exit 1 if one was refused.
     #[arg(long, short = 'w')]
     wait: bool,
@@ -253,8 +256,12 @@ async fn create(
         return Ok(ExitCode::from(2));
     }
     let client = Client::connect(&request.common.access).await?;
-    let mut body =
-        without_nulls([("verb", json!(verb)), ("team_id", json!(request.team)), ("filter", json!(selection.filter))]);
+    let mut body = without_nulls([
+        ("verb", json!(verb)),
+        ("team_id", json!(request.team)),
+        ("filter", json!(selection.filter)),
+        ("expected_total", json!(request.expect)),
+    ]);
     body.extend(
         more.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| ((*name).to_owned(), value.clone())),
     );

@@ -336,6 +336,7 @@ impl Refusal {
             "name_taken" => "`cronbox workflow ls --q NAME` shows it",
             "unknown_timezone" | "invalid_timezone" => "`cronbox timezones` lists them",
             "overlap" | "run_live" => "`cronbox run ls --state running` shows it",
+            "selection_changed" => "`--dry-run` shows it",
             "run_ended" => "`cronbox run get ID` shows how it ended",
             "span_not_settled" => "`--last 24h` ends 8 minutes ago",
             "team_not_empty" => "`cronbox bulk archive --team ID --all --yes` and then the same with `delete` empty it",

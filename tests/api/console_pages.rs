@@ -1,5 +1,7 @@
 //! Pages of the console: over more rows than the API passes over for one page of a list, and for two people at once.
 
+use regex::Regex;
+use schedule::WorkflowId;
 use serde_json::json;
 use tests::{Story, Visitor, refused_action};
 
@@ -256,4 +258,54 @@ async fn older_limits_and_hosts_are_not_saved() {
     let shown = visitor.read_page(&page).await;
     assert!(shown.contains(r#"name="workflows" value="50""#) && shown.contains("api.bank.example"), "{shown}");
     s.end().await;
+}
+
+/// A colleague creates a workflow while a visitor reads how many would be archived, which is final.
+#[tokio::test]
+async fn only_what_a_preview_counted_is_archived() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    for name in ["test 1", "test 2"] {
+        s.create_with(json!({"name": name})).await;
+    }
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let (path, act) = ("/workflows/bulk?verb=archive&all=true&q=test", "/workflows/bulk/start");
+    let preview = visitor.read_page(path).await;
+    assert!(preview.contains("archive 2 workflows"), "{preview}");
+    let form = visitor.read_form(path, act).await;
+    s.create_with(json!({"name": "payroll", "description": "not in test mode"})).await;
+    let refusal = visitor.send_page_form(&form, "").await.expect(409).text;
+    assert!(refusal.contains("the selection has changed"), "{refusal}");
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 0);
+    let again = visitor.read_form(path, act).await;
+    visitor.send_page_form(&again, "").await.expect(200);
+    assert_eq!(s.count("SELECT total::bigint FROM bulk_operations").await, 3);
+    s.end_early().await;
+}
+
+async fn fail(s: &Story, workflow: WorkflowId) {
+    s.editor().post(&format!("/api/v1/schedules/{workflow}:fire"), &json!({})).await.expect(202);
+    s.runs_end().await;
+}
+
+/// A further run fails while a visitor reads how many would be repeated. One that comes after the preview is not part of it.
+#[tokio::test]
+async fn only_what_a_preview_counted_is_repeated() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let workflow = s.create_with(json!({"action": refused_action(), "max_attempts": 1})).await;
+    fail(&s, workflow).await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let (path, act) = ("/runs/bulk?verb=retry&all=true", "/runs/bulk");
+    let preview = visitor.read_page(path).await;
+    assert!(preview.contains("Retry 1 run<"), "{preview}");
+    let form = visitor.read_form(path, act).await;
+    fail(&s, workflow).await;
+    let refusal = visitor.send_page_form(&form, "").await.expect(409).text;
+    assert!(refusal.contains("the selection has changed"), "{refusal}");
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 0);
+    let again = visitor.read_form(path, act).await;
+    s.now_is("2026-03-02T08:31:00Z").await;
+    fail(&s, workflow).await;
+    visitor.send_page_form(&again, "").await.expect(200);
+    assert_eq!(s.count("SELECT total::bigint FROM bulk_operations").await, 2);
+    s.end_early().await;
 }

@@ -106,7 +106,9 @@ async fn all_of_a_team_needs_a_confirmation() {
         let dry = person.ok(words).await;
         assert!(dry.contains("total: 2"), "{words:?}: {dry}");
     }
-    let operation = person.json(&["bulk", "pause", "--all", "--yes"]).await;
+    let said = person.run(&["bulk", "pause", "--all", "--yes", "--expect", "3"]).await;
+    assert!(said.code == 1 && said.err.contains("selection_changed"), "{said:?}");
+    let operation = person.json(&["bulk", "pause", "--all", "--yes", "--expect", "2"]).await;
     s.job("bulk").await;
     let ended = person.json(&["bulk", "get", operation["id"].as_str().unwrap()]).await;
     assert_eq!((&ended["state"], &ended["processed"]), (&json!("finished"), &json!(2)));

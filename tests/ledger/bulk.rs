@@ -187,6 +187,26 @@ async fn a_second_operation_repeats_no_work() {
     s.end_early().await;
 }
 
+/// A filter is applied when the operation is created, which is later than its caller has read how many it selects.
+#[tokio::test]
+async fn a_changed_selection_is_refused() {
+    let s = Story::today().await;
+    for name in ["test a", "test b"] {
+        s.create_with(json!({"name": name})).await;
+    }
+    let body = |total: i64| json!({"verb": "archive", "filter": {"q": "test"}, "expected_total": total});
+    let dry = s.editor().post("/api/v1/bulk?dry_run=true", &body(2)).await.expect(200).json;
+    assert_eq!(dry["changes"][0]["after"]["total"], 2);
+    s.create_with(json!({"name": "payroll", "description": "not in test mode"})).await;
+    for path in ["/api/v1/bulk", "/api/v1/bulk?dry_run=true"] {
+        s.editor().post(path, &body(2)).await.refused(409, "selection_changed", None);
+    }
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 0);
+    let created = request(&s.editor(), &body(3)).await.expect(202);
+    assert_eq!(finish(&s, &created).await["processed"], 3);
+    s.end_early().await;
+}
+
 /// A workflow that is paused until a day must be resumed on that day, whatever else is paused meanwhile.
 #[tokio::test]
 async fn a_pause_of_many_replaces_no_pause() {

@@ -64,6 +64,13 @@ impl Failure {
         Self::own(StatusCode::BAD_REQUEST, "invalid_field", None, detail)
     }
 
+    /// The visitor has confirmed another selection than the one that an act would change.
+    #[must_use]
+    pub fn of_changed_selection() -> Self {
+        let detail = "the selection has changed since this page was made: load the page again";
+        Self::own(StatusCode::CONFLICT, "selection_changed", None, detail)
+    }
+
     /// There is no such page.
     #[must_use]
     pub fn not_found() -> Self {

@@ -1,6 +1,6 @@
 //! Times and durations, as people read them. Each time names its zone.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::parse_timezone;
 
 /// A time in UTC: `2026-11-27 09:00 UTC`.
@@ -19,6 +19,18 @@ pub fn in_utc_to_the_second(time: &DateTime<Utc>) -> String {
 #[must_use]
 pub fn for_machines(time: &DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A time for a hidden field, to the millisecond.
+#[must_use]
+pub fn to_the_millisecond(time: &DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// The end of a selection that has all runs up to a time: the next millisecond.
+#[must_use]
+pub fn end_of_selection(time: &DateTime<Utc>) -> String {
+    to_the_millisecond(&(*time + TimeDelta::milliseconds(1)))
 }
 
 /// A time in a zone: `Fri 2026-11-27 10:00 Europe/Paris`; in UTC if the zone is not known.
@@ -77,6 +89,7 @@ mod tests {
         assert_eq!(in_zone(&noon, Some("Nowhere/Else")), "Sun 2026-03-29 01:30 UTC");
         assert_eq!(in_utc(&noon), "2026-03-29 01:30 UTC");
         assert_eq!(for_machines(&noon), "2026-03-29T01:30:00Z");
+        assert_eq!(to_the_millisecond(&noon), "2026-03-29T01:30:00.000Z");
     }
 
     #[test]

@@ -298,6 +298,7 @@ async fn a_bulk_retry_reads_no_other_work() {
         reason: None,
         until: None,
         replaces_pause: false,
+        expected_total: None,
     };
     let edit = Edit::without_request("test", s.clock.now());
     let mut read = 0;

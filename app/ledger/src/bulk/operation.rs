@@ -125,4 +125,6 @@ pub struct Request {
     pub until: Option<DateTime<Utc>>,
     /// Whether workflows that are paused already get this reason and this end; else they keep theirs.
     pub replaces_pause: bool,
+    /// How many items the caller has seen; `None`: the caller has not counted them.
+    pub expected_total: Option<i32>,
 }

@@ -26,6 +26,8 @@ pub enum Created {
     Nothing,
     /// The filter selects more than this many items.
     TooMany(i64),
+    /// The filter selects so many items, and the caller expected another number.
+    Changed(i32),
     /// So many operations of the team run already.
     Busy(i64),
 }
@@ -49,6 +51,9 @@ pub async fn create_operation(tx: &mut PgConnection, request: &Request, edit: &E
         Ok(total) if selected <= MOST as u64 => total,
         _ => return Ok(Created::TooMany(MOST)),
     };
+    if request.expected_total.is_some_and(|expected| expected != total) {
+        return Ok(Created::Changed(total));
+    }
     if count_running(tx, request.team_id).await? > MOST_RUNNING {
         return Ok(Created::Busy(MOST_RUNNING));
     }

@@ -14,7 +14,9 @@ use crate::act::{Act, show_next};
 use crate::answer::show_page;
 use crate::api::{Api, Console};
 use crate::failure::Failure;
+use crate::form::whole_number;
 use crate::frame::{Frame, Menu};
+use crate::times;
 
 pub(super) fn routes() -> Router<Console> {
     Router::new().route("/runs/bulk", get(show).post(start))
@@ -38,6 +40,8 @@ struct Selection {
     team_id: String,
     from: String,
     to: String,
+    /// How many the preview has counted. Not sent with `cancel`, because runs end.
+    total: String,
 }
 
 /// What a dry run answers.
@@ -77,7 +81,7 @@ struct BulkPage {
 
 async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> {
     let selection = read(query.as_deref().unwrap_or_default())?;
-    let selection = with_team(&api, selection).await?;
+    let selection = with_team(&api, selection).await?.until_now(&api);
     let title = if selection.verb == "cancel" { "Cancel runs" } else { "Retry runs" };
     let frame = Frame::read(&api, Menu::Runs, title, None).await?;
     let (after, refusal) = match dry_run(&api, &selection).await {
@@ -95,7 +99,7 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
         total: after.total,
         sample: after.sample.iter().filter_map(|item| item.strip_prefix("run:")).map(str::to_owned).collect(),
         refusal,
-        fields: selection.fields(),
+        fields: selection.fields(after.total),
         is_of_failures: selection.is_of_failures(),
         selection,
     };
@@ -104,7 +108,9 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
 
 async fn start(api: Api, form: String) -> Act {
     let selection = read(&form)?;
-    let created: BulkView = api.post_json("/bulk", selection.body()?).await?.json()?;
+    let mut body = selection.body()?;
+    body["expected_total"] = json!(whole_number::<i64>("total", &selection.total)?);
+    let created: BulkView = api.post_json("/bulk", body).await?.json()?;
     Ok(show_next(&format!("/bulk/{}", created.id), "bulk"))
 }
 
@@ -159,6 +165,14 @@ impl Selection {
         self.is_all() && self.verb == "retry" && self.state.is_empty()
     }
 
+    /// All that match are those up to now: what comes while the page is shown is not part of them.
+    fn until_now(mut self, api: &Api) -> Self {
+        if self.is_all() && self.to.is_empty() {
+            self.to = times::end_of_selection(&api.now());
+        }
+        self
+    }
+
     /// The request to the API.
     fn body(&self) -> Result<Value, Failure> {
         let mut body = json!({ "verb": self.verb, "filter": {} });
@@ -186,8 +200,8 @@ impl Selection {
         Ok(body)
     }
 
-    /// What the form that starts it sends.
-    fn fields(&self) -> Vec<(&'static str, String)> {
+    /// What the form that starts it sends, if so many runs are shown.
+    fn fields(&self, total: i64) -> Vec<(&'static str, String)> {
         let many = self.id.iter().map(|id| ("id", id.clone()));
         let states = self.state.iter().map(|state| ("state", state.clone()));
         let others = [
@@ -199,7 +213,8 @@ impl Selection {
             ("to", &self.to),
         ];
         let others = others.into_iter().map(|(name, value)| (name, value.clone()));
-        many.chain(states).chain(others).filter(|(_, value)| !value.is_empty()).collect()
+        let total = (self.verb != "cancel").then(|| ("total", total.to_string()));
+        many.chain(states).chain(others).chain(total).filter(|(_, value)| !value.is_empty()).collect()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::api::{Api, Console};
 use crate::failure::Failure;
 use crate::form::{Sent, parse_time};
 use crate::frame::{Frame, Menu};
-use crate::words;
+use crate::{times, words};
 use selection::{Fields, Selected, Selection};
 
 pub(super) fn routes() -> Router<Console> {
@@ -65,6 +65,8 @@ struct PreviewPage {
     total: i64,
     /// Those of all fields that select, as the form sends them again.
     hidden: Vec<(&'static str, String)>,
+    /// What the visitor sees: when this was counted, and how many are selected.
+    seen: Vec<(&'static str, String)>,
 }
 
 impl Preview {
@@ -120,6 +122,7 @@ async fn lead_to_preview(_: Api, Sent(fields): Sent<Fields>) -> Act {
 async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> {
     let fields: Fields = serde_html_form::from_str(query.as_deref().unwrap_or_default())
         .map_err(|error| Failure::of_request(&format!("the selection is not read: {error}")))?;
+    let fields = Fields { at: times::to_the_millisecond(&api.now()), ..fields };
     let verb = fields.parse_verb()?;
     let title = format!("Bulk: {}", words::bulk_verb(&verb));
     let frame = Frame::read(&api, Menu::Workflows, title, None).await?;
@@ -132,8 +135,15 @@ async fn show(api: Api, RawQuery(query): RawQuery) -> Result<Response, Failure> 
         previews.push(preview(&api, verb, selected, &names).await?);
     }
     let total = previews.iter().map(|preview| preview.total).sum();
-    let hidden = fields.selecting();
-    show_page(&PreviewPage { frame, verb, previews, total, hidden, fields })
+    let (hidden, seen) = (fields.selecting(), list_seen(verb, &fields, &previews));
+    show_page(&PreviewPage { frame, verb, previews, total, hidden, seen, fields })
+}
+
+/// What the form sends of the preview. Runs end while the page is shown, so the number of those to cancel only falls.
+fn list_seen(verb: BulkVerb, fields: &Fields, previews: &[Preview]) -> Vec<(&'static str, String)> {
+    let counted = previews.iter().filter(|_| verb != BulkVerb::Cancel);
+    let totals = counted.map(|preview| ("total", format!("{}@{}", preview.total, preview.team_id)));
+    [("at", fields.at.clone())].into_iter().chain(totals).collect()
 }
 
 async fn preview(api: &Api, verb: BulkVerb, selected: Selected, names: &selection::Names) -> Result<Preview, Failure> {
@@ -173,12 +183,18 @@ async fn start(api: Api, Sent(fields): Sent<Fields>) -> Act {
     let verb = fields.parse_verb()?;
     let me = api.get("/me").await?;
     let Selection { teams, .. } = selection::select(&api, &me, &fields, verb).await?;
+    if !fields.total.is_empty() && fields.total.len() != teams.len() {
+        return Err(Failure::of_changed_selection().into());
+    }
+    let totals: Vec<_> = teams.iter().map(|team| fields.expected_total(team.team_id)).collect::<Result<_, _>>()?;
     let pause = verb == BulkVerb::Pause;
     let reason = Some(fields.reason.trim()).filter(|reason| pause && !reason.is_empty());
     let until = parse_time("until", &fields.until)?.filter(|_| pause);
     let mut started: Vec<BulkView> = Vec::with_capacity(teams.len());
-    for Selected { team_id, filter } in teams {
-        let body = json!({ "verb": verb, "team_id": team_id, "filter": filter, "reason": reason, "until": until });
+    for (Selected { team_id, filter }, total) in teams.into_iter().zip(totals) {
+        let body = json!({
+            "verb": verb, "team_id": team_id, "filter": filter, "reason": reason, "until": until, "expected_total": total,
+        });
         match api.post_json("/bulk", body).await {
             Ok(answer) => started.push(answer.json()?),
             Err(failure) => return Err(after_others(failure, &started).into()),

@@ -51,6 +51,9 @@ pub struct BulkBody {
     /// With `pause`: workflows that are paused already get this `reason` and `until`, too. Otherwise they keep theirs.
     #[serde(default)]
     replace_pause: bool,
+    /// How many workflows or runs are selected, for example as a dry run has counted them. If it is another number now, the
+    /// request is refused (`selection_changed`).
+    expected_total: Option<i32>,
 }
 
 /// Which workflows or runs; without a filter all of the team that are not archived, and that have ended (`retry`) or have not
@@ -149,6 +152,10 @@ fn created_id(created: Created, verb: Verb) -> Result<Uuid, Error> {
             Err(Error::conflict("nothing_selected", "the filter selects no run, or only runs whose work is done"))
         }
         Created::Nothing => Err(Error::conflict("nothing_selected", "the filter selects no workflow or run")),
+        Created::Changed(total) => {
+            let detail = format!("the selection has changed: it has {total} workflows or runs now. Check it again");
+            Err(Error::conflict("selection_changed", &detail))
+        }
         Created::Busy(most) => {
             let detail = format!("{most} bulk operations of the team have not ended: wait for one, or cancel one");
             Err(Error::conflict("bulk_running", &detail))
@@ -166,7 +173,7 @@ fn answer_accepted(operation: Operation) -> Response {
 }
 
 fn parse_request(body: BulkBody, team_id: i64, now: DateTime<Utc>) -> Result<Request, FieldError> {
-    let BulkBody { verb, filter, reason, until, replace_pause: replaces_pause, team_id: _ } = body;
+    let BulkBody { verb, filter, reason, until, replace_pause: replaces_pause, expected_total, team_id: _ } = body;
     let of_pause = [("reason", reason.is_some()), ("until", until.is_some()), ("replace_pause", replaces_pause)];
     if let Some((named, _)) = of_pause.into_iter().find(|(_, is_set)| *is_set && verb != Verb::Pause) {
         return Err(FieldError::invalid(named, format!("{named} belongs to the verb pause")));
@@ -177,7 +184,7 @@ fn parse_request(body: BulkBody, team_id: i64, now: DateTime<Utc>) -> Result<Req
         return Err(FieldError::invalid("until", "until must be in the future"));
     }
     let filter = parse_filter(filter, verb)?;
-    Ok(Request { team_id, verb, filter, reason, until, replaces_pause })
+    Ok(Request { team_id, verb, filter, reason, until, replaces_pause, expected_total })
 }
 
 fn parse_filter(filter: BulkFilter, verb: Verb) -> Result<Filter, FieldError> {

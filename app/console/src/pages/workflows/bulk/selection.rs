@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::failure::Failure;
+use crate::form::parse_time;
 use crate::pages::workflows::last_result;
 use crate::query::with_query;
 use crate::times;
@@ -49,6 +50,10 @@ pub(super) struct Fields {
     pub(super) hours: String,
     pub(super) reason: String,
     pub(super) until: String,
+    /// When the preview was made: later runs are not selected.
+    pub(super) at: String,
+    /// How many the preview has counted of each team: `3@7` are 3 of team 7. Not sent with `cancel`, because runs end.
+    pub(super) total: Vec<String>,
 }
 
 /// What is selected of each team.
@@ -101,6 +106,25 @@ impl Fields {
         ]
     }
 
+    /// When the preview was made, or now.
+    fn time_of_preview(&self, now: DateTime<Utc>) -> Result<DateTime<Utc>, Failure> {
+        Ok(parse_time("at", &self.at)?.unwrap_or(now))
+    }
+
+    /// How many the preview has counted of a team; `None`: the form did not come from a preview.
+    ///
+    /// # Errors
+    /// Fails if the preview had not this team.
+    pub(super) fn expected_total(&self, team_id: i64) -> Result<Option<i64>, Failure> {
+        let totals = self.total.iter().filter_map(|text| text.split_once('@'));
+        let of_team =
+            totals.filter(|(_, team)| team.parse::<i64>() == Ok(team_id)).find_map(|(total, _)| total.parse().ok());
+        match of_team {
+            None if !self.total.is_empty() => Err(Failure::of_changed_selection()),
+            of_team => Ok(of_team),
+        }
+    }
+
     /// From when on runs are repeated.
     fn since(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         now - TimeDelta::try_hours(self.hours.parse().unwrap_or(USUAL_HOURS)).unwrap_or_default()
@@ -127,13 +151,15 @@ impl Fields {
 
     /// Runs that failed of late, or that have not ended.
     fn filter_of_runs(&self, verb: BulkVerb, ids: Option<&[i64]>, now: DateTime<Utc>) -> Value {
+        let to = times::end_of_selection(&now);
         match verb {
             BulkVerb::Retry => json!({
                 "workflow_ids": ids,
                 "run_states": ["failed", "timed_out", "abandoned"],
                 "from": times::for_machines(&self.since(now)),
+                "to": to,
             }),
-            _ => json!({ "workflow_ids": ids }),
+            _ => json!({ "workflow_ids": ids, "to": to }),
         }
     }
 }
@@ -141,8 +167,9 @@ impl Fields {
 /// Finds out what is selected, team by team.
 pub(super) async fn select(api: &Api, me: &MeView, fields: &Fields, verb: BulkVerb) -> Result<Selection, Failure> {
     let team = fields.team_id.parse().ok().or_else(|| only_team(me));
+    let at = fields.time_of_preview(api.now())?;
     if fields.all == "true" {
-        if let (Some(team_id), Some(filter)) = (team, fields.filter_of_all(verb, api.now())) {
+        if let (Some(team_id), Some(filter)) = (team, fields.filter_of_all(verb, at)) {
             let (found, _) = list(api, fields, 1).await?;
             return Ok(Selection { teams: vec![Selected { team_id, filter }], names: names_of(&found) });
         }
@@ -153,7 +180,7 @@ pub(super) async fn select(api: &Api, me: &MeView, fields: &Fields, verb: BulkVe
             ));
         }
         let ids = found.iter().map(|workflow| (workflow.team_id, workflow.id));
-        return Ok(Selection { teams: by_team(fields, verb, ids, api.now())?, names: names_of(&found) });
+        return Ok(Selection { teams: by_team(fields, verb, ids, at)?, names: names_of(&found) });
     }
     // One request, however many are selected. What it does not find is named by its id.
     let (found, _) = list(api, fields, 1).await?;
@@ -167,7 +194,7 @@ pub(super) async fn select(api: &Api, me: &MeView, fields: &Fields, verb: BulkVe
         })?;
         ids.push((team_id, id));
     }
-    Ok(Selection { teams: by_team(fields, verb, ids.into_iter(), api.now())?, names: names_of(&found) })
+    Ok(Selection { teams: by_team(fields, verb, ids.into_iter(), at)?, names: names_of(&found) })
 }
 
 fn by_team(
@@ -267,10 +294,20 @@ mod tests {
     }
 
     #[test]
+    fn teams_without_a_preview_are_refused() {
+        let seen = Fields { total: vec!["3@7".into(), "10@8".into()], ..fields() };
+        assert_eq!(seen.expected_total(7).unwrap(), Some(3));
+        assert_eq!(seen.expected_total(8).unwrap(), Some(10));
+        assert!(seen.expected_total(9).is_err());
+        assert_eq!(fields().expected_total(9).unwrap(), None);
+    }
+
+    #[test]
     fn only_late_failures_are_repeated() {
         let now = "2026-11-27T12:00:00Z".parse().unwrap();
         let filter = fields().filter_of_ids(BulkVerb::Retry, &[1], now);
         assert_eq!((&filter["from"], &filter["workflow_ids"]), (&json!("2026-11-26T12:00:00Z"), &json!([1])));
+        assert_eq!(filter["to"], "2026-11-27T12:00:00.001Z", "no run that comes after the preview");
         let week = Fields { hours: "168".into(), ..fields() }.filter_of_ids(BulkVerb::Retry, &[1], now);
         assert_eq!(week["from"], "2026-11-20T12:00:00Z");
     }
