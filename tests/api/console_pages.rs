@@ -1,6 +1,5 @@
 //! Pages of the console: over more rows than the API passes over for one page of a list, and for two people at once.
 
-use regex::Regex;
 use schedule::WorkflowId;
 use serde_json::json;
 use tests::{Story, Visitor, refused_action};
