@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use db::failpoint::pass_point;
-use ledger::runs::OfferedSlots;
+use ledger::runs::{Claimable, OfferedSlots};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -23,7 +23,7 @@ use crate::shutdown::Shutdown;
 /// How long interrupted attempts may take to hand over their runs.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
-/// How many runs one claim takes at most: by so many the bytes of the runs may exceed their limit.
+/// How many runs one claim takes at most.
 const CLAIMED_AT_ONCE: usize = 64;
 
 /// When the loop claims again.
@@ -62,9 +62,7 @@ pub(super) struct RunningAttempts {
     tasks: JoinSet<()>,
     /// What each task uses.
     uses: HashMap<Id, Use>,
-    /// The memory that all tasks use.
-    bytes: usize,
-    /// The slots of all teams, also those of fires whose attempts have not begun.
+    /// The slots and the memory that all teams use, also the slots of fires whose attempts have not begun.
     slots: OfferedSlots,
 }
 
@@ -111,16 +109,15 @@ impl RunningAttempts {
         self.tasks.len()
     }
 
-    /// Starts an attempt, whose run has a slot of its team.
+    /// Starts an attempt, whose run has a slot and the memory of its team.
     fn start_attempt(&mut self, uses: Use, attempt: impl Future<Output = ()> + Send + 'static) {
         let task = self.tasks.spawn(attempt).id();
-        self.bytes += uses.bytes;
         self.uses.insert(task, uses);
     }
 
-    /// Whether a further run may start: a slot is free, and the documents of the running ones are within their limit.
-    fn has_room(&self, settings: &Settings) -> bool {
-        self.slots.count_used() < settings.slots && self.bytes < settings.bytes
+    /// Whether a further run may start.
+    fn has_room(&self) -> bool {
+        self.slots.has_room()
     }
 
     /// Waits until an attempt ends, and frees its slot; `None` if none runs. If the wait is cancelled, nothing is lost.
@@ -145,8 +142,7 @@ impl RunningAttempts {
             Err(error) => error.id(),
         };
         let Some(uses) = self.uses.remove(&task) else { return Origin::Claim };
-        self.bytes -= uses.bytes;
-        self.slots.free_slot(uses.team_id);
+        self.slots.free_slot(uses.team_id, uses.bytes);
         uses.origin
     }
 
@@ -157,12 +153,12 @@ impl RunningAttempts {
             *used_by_workflow.entry(uses.workflow_id).or_default() += 1;
         }
         let count = |slots: usize| i64::try_from(slots).unwrap_or(i64::MAX);
-        let (free, used) = self.slots.begin_claim(settings.slots, CLAIMED_AT_ONCE);
+        let Claimable { free, most, used } = self.slots.begin_claim(CLAIMED_AT_ONCE);
         Slots {
-            total: count(settings.slots),
+            total: count(settings.capacity.slots),
             free: count(free),
-            most: count(CLAIMED_AT_ONCE),
-            of_a_team: count(settings.slots_of_a_team),
+            most: count(most),
+            of_a_team: count(settings.capacity.slots_of_a_team),
             running_of_a_team: settings.running_of_a_team,
             used: used.into_iter().map(|(team_id, slots)| (team_id, count(slots))).collect(),
             used_by_workflow: used_by_workflow.into_iter().collect(),
@@ -191,7 +187,7 @@ impl Executor {
         let mut running = RunningAttempts::in_slots(self.parts.offered.clone());
         let (mut next, mut next_poll) = (Next::Claim, Instant::now());
         while !shutdown.is_draining() {
-            let had_room = running.has_room(&settings);
+            let had_room = running.has_room();
             if let Some(freed) = running.free_slots() {
                 next = next.after_end(had_room, freed);
             }
@@ -200,12 +196,12 @@ impl Executor {
                 next = self.end_claim(&running);
                 next_poll = Instant::now() + settings.poll;
                 // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
-                if started > 0 && running.has_room(&settings) {
+                if started > 0 && running.has_room() {
                     next = Next::Claim;
                     continue;
                 }
             }
-            let has_room = running.has_room(&settings);
+            let has_room = running.has_room();
             tokio::select! {
                 () = shutdown.wait_for_drain() => break,
                 Some(freed) = running.wait_for_end() => next = next.after_end(has_room, freed),
@@ -222,31 +218,27 @@ impl Executor {
 
     /// Offers the slots that a claim has left to fires.
     pub(super) fn end_claim(&self, running: &RunningAttempts) -> Next {
-        let settings = self.parts.settings;
         // A claim counts the running runs of a team over all instances; a fire counts none.
-        let may_offer = settings.running_of_a_team == 0 && running.has_room(&settings);
+        let may_offer = self.parts.settings.running_of_a_team == 0 && running.has_room();
         let offer = may_offer.then(|| self.slot_offer());
-        if self.parts.offered.end_claim(settings.slots, settings.slots_of_a_team, offer) {
-            Next::ClaimAfterEnd
-        } else {
-            Next::Wait
-        }
+        if self.parts.offered.end_claim(offer) { Next::ClaimAfterEnd } else { Next::Wait }
     }
 
     /// Starts the attempt of a run that a fire has started.
     pub(super) fn start_ready(&self, running: &mut RunningAttempts, (run, registered): ReadyAttempt) {
         pass_point(Point::I4);
-        self.parts.offered.begin_attempt();
+        let uses = Use::of_run(&run, Origin::Fire);
+        self.parts.offered.begin_attempt(uses.team_id, uses.bytes);
         self.parts.activity.count_attempt("fire");
-        running.start_attempt(Use::of_run(&run, Origin::Fire), self.clone().execute_attempt(run, registered));
-        if !running.has_room(&self.parts.settings) {
+        running.start_attempt(uses, self.clone().execute_attempt(run, registered));
+        if !running.has_room() {
             self.parts.offered.close();
         }
     }
 
     pub(super) async fn start_due(&self, running: &mut RunningAttempts, shutdown: &Shutdown) -> usize {
         let slots = running.slots_to_claim(&self.parts.settings);
-        if !running.has_room(&self.parts.settings) || !self.hand_over_unknown().await {
+        if !running.has_room() || !self.hand_over_unknown().await {
             return 0;
         }
         // A later poll hands over the runs whose rows are locked now, and those of a claim that commits late.
@@ -272,9 +264,10 @@ impl Executor {
         self.parts.activity.count_claim(if started > 0 { ClaimOutcome::Runs } else { ClaimOutcome::Nothing });
         for (run, registered) in claimed {
             pass_point(Point::I4);
-            running.slots.use_slot(run.team_id);
+            let uses = Use::of_run(&run, Origin::Claim);
+            running.slots.use_slot(uses.team_id, uses.bytes);
             self.parts.activity.count_attempt("claim");
-            running.start_attempt(Use::of_run(&run, Origin::Claim), self.clone().execute_attempt(run, registered));
+            running.start_attempt(uses, self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started

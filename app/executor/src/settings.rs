@@ -3,21 +3,17 @@
 use std::time::Duration;
 
 use ledger::requested_fires::DefaultRate;
+use ledger::runs::Capacity;
 
 /// The settings of an executor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many runs it executes at once.
-    pub slots: usize,
-    /// How many runs of one team it executes at once.
-    pub slots_of_a_team: usize,
+    /// How many runs it executes at once, of all teams and of one, and the memory for them.
+    pub capacity: Capacity,
     /// How many runs of one team all instances execute at once, unless an admin has set its limit; 0 = no limit.
     pub running_of_a_team: i64,
     /// How many runs a minute the callers of a team start, backfills among them, unless an admin has set its limit.
     pub requested_fires: DefaultRate,
-    /// How much memory the actions and inputs of these runs may take; the last claim may exceed it, and 128 fires that
-    /// are decided at that moment.
-    pub bytes: usize,
     /// How often it checks for runs without a notification.
     pub poll: Duration,
     /// How long running actions may take to end at shutdown.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::Executor;
 use super::attempts_in_flight::Registered;
-use crate::claim::{self, Claimed};
+use crate::claim::{self, Claimed, Lease};
 
 /// A started run and its attempt, which the loop executes.
 pub(super) type ReadyAttempt = (Claimed, Registered);
@@ -36,13 +36,8 @@ pub(super) async fn receive_started_runs(
 impl Executor {
     /// How this executor offers its slots to fires.
     pub(super) fn slot_offer(&self) -> SlotOffer {
-        let (settings, lease) = (self.parts.settings, self.run_lease());
-        SlotOffer {
-            slots: settings.slots,
-            of_a_team: settings.slots_of_a_team,
-            instance: lease.instance,
-            lease_secs: lease.secs,
-        }
+        let Lease { instance, secs } = self.run_lease();
+        SlotOffer { instance, lease_secs: secs }
     }
 
     async fn take_over(&self, started: &mut StartedRuns, ready: &UnboundedSender<ReadyAttempt>) -> sqlx::Result<()> {
@@ -68,8 +63,8 @@ impl Executor {
         while let Ok((run, registered)) = ready.try_recv() {
             self.has_unknown_claims.store(true, Ordering::SeqCst);
             drop(registered);
-            self.parts.offered.begin_attempt();
-            self.parts.offered.free_slot(run.team_id);
+            self.parts.offered.begin_attempt(run.team_id, 0);
+            self.parts.offered.free_slot(run.team_id, 0);
         }
     }
 }

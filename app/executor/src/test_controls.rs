@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ledger::runs::OfferedSlots;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
@@ -40,14 +41,14 @@ impl Executor {
 
     /// Claims the runs that are due and executes them to their end.
     pub async fn execute_all(&self) {
-        let mut running = RunningAttempts::default();
+        let mut running = self.no_attempts();
         self.start_due(&mut running, &Shutdown::default()).await;
         running.wait_for_all().await;
     }
 
     /// As [`Self::execute_all`], but takes the steps that `next` returns.
     pub async fn execute_stepwise(&self, mut next: impl AsyncFnMut() -> Step) {
-        let mut running = RunningAttempts::default();
+        let mut running = self.no_attempts();
         self.start_due(&mut running, &Shutdown::default()).await;
         while !running.is_empty() {
             let step = tokio::select! {
@@ -64,6 +65,11 @@ impl Executor {
                 }
             }
         }
+    }
+
+    /// None yet; their slots are not offered to fires.
+    fn no_attempts(&self) -> RunningAttempts {
+        RunningAttempts::in_slots(OfferedSlots::new(self.parts.settings.capacity))
     }
 
     /// As [`Self::execute_stepwise`], but offers its slots to the fires that this instance decides meanwhile. It shuts

@@ -19,7 +19,7 @@ pub use cancel::{Cancelled, cancel_run};
 pub use detail::{RunDetail, find_detail, find_last_scheduled_time};
 pub use list::{Filter, MOST_COUNTED, count_runs, list_runs};
 pub(crate) use offered_slots::Taken;
-pub use offered_slots::{OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};
+pub use offered_slots::{Capacity, Claimable, OfferedSlots, SlotOffer, StartedRun, StartedRuns, TakenSlots};
 pub use results::{Results, RunResult, WeekOfRuns, read_results};
 pub use run::{New, Run, RunState, accept_run, find_run};
 pub use workflows::trigger::Trigger;

@@ -22,6 +22,7 @@ use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
 use ledger::requested_fires::DefaultRate;
+use ledger::runs::Capacity;
 use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
@@ -101,7 +102,7 @@ pub struct Config {
     /// Mebibytes that the actions and inputs of these runs may take at once; further runs wait.
     #[arg(long, help_heading = "Execution", env = "CRONBOX_EXECUTOR_MEBIBYTES", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub executor_mebibytes: u32,
-    /// Per cent of these slots that the runs of one team may use at once, so that no team blocks another.
+    /// Per cent of these slots and of this memory that the runs of one team may use at once, so that no team blocks another.
     #[arg(long, help_heading = "Execution", env = "CRONBOX_EXECUTOR_TEAM_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub executor_team_percent: u8,
     /// How often the executor checks for runs without a notification, in milliseconds.
@@ -286,14 +287,21 @@ impl Config {
         (self.executor_slots * usize::from(self.executor_team_percent) / 100).max(1)
     }
 
+    /// What the executor of this instance has for its runs.
+    pub(crate) fn executor_capacity(&self) -> Capacity {
+        Capacity {
+            slots: self.executor_slots,
+            slots_of_a_team: self.slots_of_a_team(),
+            bytes: usize::try_from(self.executor_mebibytes).unwrap_or(usize::MAX) << 20,
+        }
+    }
+
     /// The settings of the executor of this instance.
     pub(crate) fn executor_settings(&self) -> executor::Settings {
         executor::Settings {
-            slots: self.executor_slots,
-            slots_of_a_team: self.slots_of_a_team(),
+            capacity: self.executor_capacity(),
             running_of_a_team: self.team_running_runs,
             requested_fires: self.requested_fires(),
-            bytes: usize::try_from(self.executor_mebibytes).unwrap_or(usize::MAX) << 20,
             poll: Duration::from_millis(self.executor_poll_ms),
             drain: Duration::from_secs(self.shutdown_drain_secs),
             heartbeat: Duration::from_millis(self.heartbeat_ms),

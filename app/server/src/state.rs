@@ -114,7 +114,7 @@ impl App {
     pub fn with_secrets(config: Config, pools: impl Into<Pools>, clock: Clock, secrets: Secrets) -> Self {
         let pools = pools.into();
         let ledger_kept = config.ledger_kept();
-        let offered_slots = OfferedSlots::default();
+        let offered_slots = OfferedSlots::new(config.executor_capacity());
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.gate_limits()),

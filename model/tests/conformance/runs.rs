@@ -10,7 +10,7 @@ use executor::hand_over::{Sent, hand_over};
 use executor::recovery::{self, recover_lost_runs};
 use ledger::admission::queue::advance_workflow;
 use ledger::invoke::FireDecider;
-use ledger::runs::{OfferedSlots, RunState as Real, SlotOffer, StartedRun};
+use ledger::runs::{Capacity, OfferedSlots, RunState as Real, SlotOffer, StartedRun};
 use ledger::watchdog::decide_overdue_times;
 use model::execution::state::{
     Action, Decision, Execution, FIRES, Fence, INSTANCES, Lease as ModelLease, Owner, Remedy, RunState, State,
@@ -221,10 +221,10 @@ impl<'a> Walk<'a> {
 
     /// By the decider of an instance that has a free slot.
     async fn decide_and_start(&mut self, instance: usize, fire: usize, after: &State) -> StartedRun {
-        let (offered, slots, lease) = (OfferedSlots::default(), 8, self.lease(instance));
+        let offered = OfferedSlots::new(Capacity { slots: 8, slots_of_a_team: 8, bytes: 1 << 20 });
+        let lease = self.lease(instance);
         let mut starts = offered.receive_starts();
-        let offer = SlotOffer { slots, of_a_team: slots, instance: lease.instance, lease_secs: lease.secs };
-        offered.end_claim(slots, slots, Some(offer));
+        offered.end_claim(Some(SlotOffer { instance: lease.instance, lease_secs: lease.secs }));
         // It has the only slots, so there is an answer below even if the fire takes none.
         let decider = FireDecider::with_slots(self.ground.pool.clone(), KEPT, offered);
         self.decide_fire(decider, fire, after).await;

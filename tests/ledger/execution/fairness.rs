@@ -231,15 +231,18 @@ async fn claims_are_fair_by_workflow() {
 const RENEWED: &str = "SELECT count(*) FROM runs
                         WHERE state = 'running' AND lease_until >= cronbox_now() + INTERVAL '120 seconds'";
 
-/// The documents of the running runs are as large as the instance may hold: further runs wait for them.
+/// Runs whose documents take more than half a mebibyte of memory each: a number takes sixteen times its text.
+fn large_runs(receiver: &Receiver) -> Value {
+    let inputs = json!({"text": "x".repeat(225_000), "numbers": vec![0; 9_900]});
+    json!({"overlap_policy": "concurrent", "max_concurrent": 10, "action": receiver.action(), "starting_inputs": inputs})
+}
+
+/// The documents of the running runs are as large as the instance may hold of a team: further runs wait for them.
 #[tokio::test]
 async fn large_inputs_use_up_the_memory() {
     let s = story(|config| (config.executor_mebibytes, config.heartbeat_ms) = (1, 50)).await;
     let slow = Receiver::slow().await;
-    // More than half a mebibyte in memory: a number takes sixteen times its text.
-    let inputs = json!({"text": "x".repeat(225_000), "numbers": vec![0; 9_900]});
-    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 10, "action": slow.action(), "starting_inputs": inputs});
-    let large = s.create_with(policies).await;
+    let large = s.create_with(large_runs(&slow)).await;
     for nth in 1..=2 {
         fire_manually(&s, large).await;
         slow.until(nth).await;
@@ -253,6 +256,30 @@ async fn large_inputs_use_up_the_memory() {
     slow.let_answer(1);
     slow.until(3).await;
     slow.let_answer(2);
+    until_state(&s, third, "succeeded").await;
+    s.end().await;
+}
+
+/// The documents of one team's runs, which do not end, are larger than the memory of the instance. Another team's fire and
+/// its manual run start at once.
+#[tokio::test]
+async fn large_inputs_of_one_team_leave_memory_to_others() {
+    let s = story(|config| config.executor_mebibytes = 1).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let large = s.create_with(large_runs(&slow)).await;
+    for nth in 1..=2 {
+        fire_manually(&s, large).await;
+        slow.until(nth).await;
+    }
+    let third = fire_manually(&s, large).await;
+    let theirs = of_another_team(&s, kind.action()).await;
+    assert_eq!(fire(&s, theirs, NOON).await, "accepted");
+    kind.until(1).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'succeeded'", 1).await;
+    fire_manually(&s, theirs).await;
+    kind.until(2).await;
+    assert_eq!(slow.received().len(), 2, "neither of the large ones has ended");
+    slow.let_answer(3);
     until_state(&s, third, "succeeded").await;
     s.end().await;
 }

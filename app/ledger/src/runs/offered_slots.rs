@@ -4,6 +4,9 @@
 //! this instance, and the executor starts the run after the commit. The executor counts its own runs here, too, so both
 //! together keep to the slots of the instance and to the share of each team.
 //!
+//! A run uses memory beside its slot, and both are shared by the same rules: a team that uses a third of the memory
+//! counts as if it used a third of the slots, if its runs use fewer.
+//!
 //! While a fire has a slot, it is not known whether its run was committed. A slot that is given back without a run says
 //! so: then the executor hands over the runs of the instance that it does not know, as after a claim without a reply.
 
@@ -15,12 +18,39 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
 use uuid::Uuid;
 
-/// How many runs of fires may have a slot and no attempt yet: by so many their documents may exceed the memory for runs.
+/// How many runs of fires may have a slot and no attempt yet.
 const STARTING_AT_MOST: usize = 128;
+
+/// The memory for a run whose size is not known yet. Most take a thousandth of it; 256 KiB of small numbers take 4 MiB.
+const UNKNOWN_RUN: usize = 2 << 20;
 
 /// The slots of one instance; clones are the same slots.
 #[derive(Clone, Default)]
 pub struct OfferedSlots(Arc<Shared>);
+
+/// What the executor of an instance has for its runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// How many runs it executes at once.
+    pub slots: usize,
+    /// How many of them may be runs of one team. They use the same part of the memory at most.
+    pub slots_of_a_team: usize,
+    /// How much memory the actions and inputs of these runs may take. The last claim and the last fires may exceed it, if
+    /// their runs take more than 2 MiB each.
+    pub bytes: usize,
+}
+
+impl Capacity {
+    /// Memory as slots: as large a part of the slots as it is of the memory.
+    fn as_slots(self, bytes: usize) -> usize {
+        bytes.saturating_mul(self.slots) / self.bytes.max(1)
+    }
+
+    /// How much memory the runs of one team may take.
+    fn bytes_of_a_team(self) -> usize {
+        self.bytes.saturating_mul(self.slots_of_a_team) / self.slots.max(1)
+    }
+}
 
 #[derive(Default)]
 struct Shared {
@@ -29,29 +59,47 @@ struct Shared {
     starts: Arc<RwLock<()>>,
 }
 
+/// What a claim may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimable {
+    /// How many slots are free.
+    pub free: usize,
+    /// How many runs it takes at most.
+    pub most: usize,
+    /// How many slots each team uses.
+    pub used: Vec<(i64, usize)>,
+}
+
 /// How an executor offers its slots.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotOffer {
-    /// How many slots it has.
-    pub slots: usize,
-    /// How many of them the runs of one team may use.
-    pub of_a_team: usize,
     /// The owner of the leases.
     pub instance: Uuid,
     /// How many seconds a lease lasts from the decision, by the database's clock.
     pub lease_secs: f64,
 }
 
+/// What the runs of a team use.
+#[derive(Clone, Copy, Debug, Default)]
+struct TeamUse {
+    slots: usize,
+    bytes: usize,
+}
+
 #[derive(Default)]
 struct Book {
+    capacity: Capacity,
     /// `None` = fires take no slot, and their runs are accepted.
     offer: Option<SlotOffer>,
     /// The executor, which starts the runs.
     executor: Option<mpsc::UnboundedSender<StartedRuns>>,
-    /// How many slots each team uses.
-    used: HashMap<i64, usize>,
+    /// What each team uses.
+    used: HashMap<i64, TeamUse>,
     /// How many slots all teams use.
     all: usize,
+    /// How much memory all teams use. No team counts with more than its share: the size of a run is known after its claim,
+    /// and what a team uses beyond its share must not stop the others.
+    bytes: usize,
     /// How many slots fires have taken whose attempts have not begun.
     starting: usize,
     /// How many slots a claim in progress may fill, of whichever team.
@@ -100,6 +148,13 @@ pub struct StartedRuns {
 }
 
 impl OfferedSlots {
+    /// The slots of an executor that uses none yet.
+    #[must_use]
+    pub fn new(capacity: Capacity) -> Self {
+        let book = Mutex::new(Book { capacity, ..Book::default() });
+        Self(Arc::new(Shared { book, ..Shared::default() }))
+    }
+
     /// The executor that starts the runs receives them here, until it withdraws its slots.
     #[must_use]
     pub fn receive_starts(&self) -> mpsc::UnboundedReceiver<StartedRuns> {
@@ -110,24 +165,35 @@ impl OfferedSlots {
         receiver
     }
 
-    /// Returns how many of `slots` are free, and how many each team uses. Until [`Self::end_claim`], a claim may fill
-    /// `most` of them, of whichever team.
+    /// Whether a further run may start: a slot is free, and the documents of the others are within their limit.
     #[must_use]
-    pub fn begin_claim(&self, slots: usize, most: usize) -> (usize, Vec<(i64, usize)>) {
+    pub fn has_room(&self) -> bool {
+        let book = self.book();
+        book.count_all() < book.capacity.slots
+    }
+
+    /// Returns what a claim of `most` runs may take. Until [`Self::end_claim`], it may fill so many slots, of whichever
+    /// team.
+    #[must_use]
+    pub fn begin_claim(&self, most: usize) -> Claimable {
         let mut book = self.book();
-        let free = slots.saturating_sub(book.all);
+        let free = book.capacity.slots.saturating_sub(book.count_all());
+        let most = most.min(book.count_startable());
         book.claiming = free.min(most);
-        (free, book.used.iter().map(|(team, used)| (*team, *used)).collect())
+        let used = book.used.iter().map(|(team, used)| (*team, book.count(*used))).collect();
+        Claimable { free, most, used }
     }
 
     /// Ends a claim, and offers the slots to fires; `None` offers none. Returns whether the claim may have left runs that
     /// wait for a slot.
-    pub fn end_claim(&self, slots: usize, of_a_team: usize, offer: Option<SlotOffer>) -> bool {
+    pub fn end_claim(&self, offer: Option<SlotOffer>) -> bool {
         let mut book = self.book();
+        let Capacity { slots, slots_of_a_team, .. } = book.capacity;
         book.claiming = 0;
         book.offer = offer.filter(|_| !book.is_withdrawn);
-        book.was_scarce = book.all + kept_back(slots) >= slots;
-        let full = book.used.iter().filter(|(_, used)| **used >= of_a_team).map(|(team, _)| *team).collect();
+        book.was_scarce = book.count_all() + kept_back(slots) >= slots;
+        let is_full = |used: &TeamUse| book.count(*used) >= slots_of_a_team;
+        let full = book.used.iter().filter(|(_, used)| is_full(used)).map(|(team, _)| *team).collect();
         book.full_teams = full;
         offer.is_none() || book.was_scarce || !book.full_teams.is_empty()
     }
@@ -144,20 +210,23 @@ impl OfferedSlots {
         book.is_withdrawn = true;
     }
 
-    /// Counts a slot that a claimed run uses.
-    pub fn use_slot(&self, team_id: i64) {
-        self.book().use_slot(team_id);
+    /// Counts what a claimed run uses.
+    pub fn use_slot(&self, team_id: i64, bytes: usize) {
+        let mut book = self.book();
+        book.use_slot(team_id);
+        book.use_bytes(team_id, bytes);
     }
 
-    /// Counts the begin of an attempt whose slot a fire has taken.
-    pub fn begin_attempt(&self) {
+    /// Counts the begin of an attempt whose slot a fire has taken, and the memory of its run.
+    pub fn begin_attempt(&self, team_id: i64, bytes: usize) {
         let mut book = self.book();
         book.starting = book.starting.saturating_sub(1);
+        book.use_bytes(team_id, bytes);
     }
 
-    /// Frees a slot.
-    pub fn free_slot(&self, team_id: i64) {
-        self.book().free_slot(team_id);
+    /// Frees a slot, and the memory of its run.
+    pub fn free_slot(&self, team_id: i64, bytes: usize) {
+        self.book().free_slot(team_id, bytes);
     }
 
     /// How many slots are used.
@@ -211,12 +280,13 @@ fn kept_back(slots: usize) -> usize {
 impl Book {
     /// Takes a slot for a fire, unless a claim may need it.
     fn take_slot(&mut self, team_id: i64) -> Taken {
-        let Some(offer) = self.offer else { return Taken::Not };
-        let used = self.used.get(&team_id).copied().unwrap_or_default();
-        let has_room =
-            self.all + self.claiming + kept_back(offer.slots) < offer.slots && self.starting < STARTING_AT_MOST;
-        if !has_room || self.was_scarce || used + self.claiming >= offer.of_a_team || self.full_teams.contains(&team_id)
-        {
+        let Capacity { slots, slots_of_a_team, .. } = self.capacity;
+        let used = self.count(self.used.get(&team_id).copied().unwrap_or_default());
+        let is_offered = self.offer.is_some() && !self.was_scarce;
+        let has_room = self.count_all() + self.claiming + kept_back(slots) < slots
+            && self.starting < STARTING_AT_MOST.min(self.count_startable());
+        let is_full = used + self.claiming >= slots_of_a_team || self.full_teams.contains(&team_id);
+        if !is_offered || !has_room || is_full {
             return Taken::Not;
         }
         self.use_slot(team_id);
@@ -224,15 +294,43 @@ impl Book {
         Taken::Slot
     }
 
+    /// What a team uses, in slots: of its slots and its memory what is more.
+    fn count(&self, used: TeamUse) -> usize {
+        used.slots.max(self.capacity.as_slots(used.bytes))
+    }
+
+    /// The same for all teams.
+    fn count_all(&self) -> usize {
+        self.all.max(self.capacity.as_slots(self.bytes))
+    }
+
+    /// How many runs of unknown size fit into the free memory: at least one, because each team counts with its share only.
+    fn count_startable(&self) -> usize {
+        (self.capacity.bytes.saturating_sub(self.bytes) / UNKNOWN_RUN).max(1)
+    }
+
     fn use_slot(&mut self, team_id: i64) {
-        *self.used.entry(team_id).or_default() += 1;
+        self.used.entry(team_id).or_default().slots += 1;
         self.all += 1;
     }
 
-    fn free_slot(&mut self, team_id: i64) {
+    /// Counts the memory of a run that has a slot.
+    fn use_bytes(&mut self, team_id: i64, bytes: usize) {
+        let share = self.capacity.bytes_of_a_team();
         let Some(used) = self.used.get_mut(&team_id) else { return };
-        *used -= 1;
-        if *used == 0 {
+        let before = used.bytes;
+        used.bytes += bytes;
+        self.bytes += used.bytes.min(share) - before.min(share);
+    }
+
+    fn free_slot(&mut self, team_id: i64, bytes: usize) {
+        let share = self.capacity.bytes_of_a_team();
+        let Some(used) = self.used.get_mut(&team_id) else { return };
+        let before = used.bytes;
+        used.bytes = before.saturating_sub(bytes);
+        self.bytes -= before.min(share) - used.bytes.min(share);
+        used.slots -= 1;
+        if used.slots == 0 {
             self.used.remove(&team_id);
         }
         self.all -= 1;
@@ -284,7 +382,7 @@ impl Drop for TakenSlots {
         book.has_unknown |= !self.teams.is_empty();
         book.starting = book.starting.saturating_sub(self.teams.len());
         for team in &self.teams {
-            book.free_slot(*team);
+            book.free_slot(*team, 0);
         }
     }
 }
@@ -293,11 +391,15 @@ impl Drop for TakenSlots {
 mod tests {
     use super::*;
 
-    fn offer(slots: usize, of_a_team: usize) -> (OfferedSlots, SlotOffer) {
-        let offered = OfferedSlots::default();
-        let offer = SlotOffer { slots, of_a_team, instance: Uuid::nil(), lease_secs: 60.0 };
-        offered.end_claim(slots, of_a_team, Some(offer));
-        (offered, offer)
+    const OFFER: SlotOffer = SlotOffer { instance: Uuid::nil(), lease_secs: 60.0 };
+
+    const MEBIBYTE: usize = 1 << 20;
+
+    /// Slots that are offered, with 256 MiB of memory.
+    fn offer(slots: usize, slots_of_a_team: usize) -> OfferedSlots {
+        let offered = OfferedSlots::new(Capacity { slots, slots_of_a_team, bytes: 256 * MEBIBYTE });
+        offered.end_claim(Some(OFFER));
+        offered
     }
 
     fn take(taken: &mut TakenSlots, team: i64, times: usize) -> usize {
@@ -307,7 +409,7 @@ mod tests {
     /// Two teams have more fires than slots: each gets its share at most, and the last fifth stays free.
     #[test]
     fn fires_take_no_more_than_their_share() {
-        let (offered, _) = offer(20, 10);
+        let offered = offer(20, 10);
         let mut taken = offered.begin_start().unwrap();
         assert_eq!((take(&mut taken, 1, 30), take(&mut taken, 2, 30)), (10, 6));
         assert_eq!(offered.count_used(), 16);
@@ -316,12 +418,12 @@ mod tests {
     /// The executor waits for the database, and more fires come than it may have documents of.
     #[test]
     fn fires_wait_for_attempts_to_begin() {
-        let (offered, _) = offer(1_000, 750);
+        let offered = offer(1_000, 750);
         let mut taken = offered.begin_start().unwrap();
         assert_eq!(take(&mut taken, 1, 300), STARTING_AT_MOST);
         taken.pass_slot(1);
         assert_eq!(take(&mut taken, 1, 300), 0, "it has been passed on, and has not begun");
-        offered.begin_attempt();
+        offered.begin_attempt(1, 0);
         assert_eq!(take(&mut taken, 1, 300), 1);
         drop(taken);
         assert_eq!(take(&mut offered.begin_start().unwrap(), 1, 300), STARTING_AT_MOST, "and all are free again");
@@ -330,41 +432,105 @@ mod tests {
     /// A claim in progress may fill slots of any team, and a fire takes none of these.
     #[test]
     fn fires_leave_slots_to_a_claim() {
-        let (offered, offer) = offer(20, 10);
-        assert_eq!(offered.begin_claim(20, 8), (20, Vec::new()));
+        let offered = offer(20, 10);
+        assert_eq!(offered.begin_claim(8), Claimable { free: 20, most: 8, used: Vec::new() });
         let mut taken = offered.begin_start().unwrap();
         assert_eq!(take(&mut taken, 1, 30), 2, "the claim may fill eight of this team's ten");
-        assert!(!offered.end_claim(20, 10, Some(offer)), "no team and no slot is missing");
+        assert!(!offered.end_claim(Some(OFFER)), "no team and no slot is missing");
         assert_eq!(take(&mut taken, 1, 30), 8);
     }
 
     /// A team had no room at the last claim, so its runs may wait: a fire does not pass them.
     #[test]
     fn fires_wait_behind_waiting_runs() {
-        let (offered, offer) = offer(20, 2);
-        for team in [1, 1, 2] {
-            offered.use_slot(team);
+        let offered = offer(20, 3);
+        for team in [1, 1, 1, 2] {
+            offered.use_slot(team, 0);
         }
-        assert!(offered.end_claim(20, 2, Some(offer)), "runs may be left");
-        offered.free_slot(1);
+        assert!(offered.end_claim(Some(OFFER)), "runs may be left");
+        offered.free_slot(1, 0);
         let mut taken = offered.begin_start().unwrap();
         assert_eq!((take(&mut taken, 1, 1), take(&mut taken, 2, 1)), (0, 1));
-        assert!(!offered.end_claim(20, 3, Some(offer)), "the next claim found room for all");
+        assert!(!offered.end_claim(Some(OFFER)), "the next claim found room for all");
         assert_eq!(take(&mut taken, 1, 1), 1);
+    }
+
+    /// The runs of one team take more memory than its share: claims and fires of the others have the rest.
+    #[test]
+    fn memory_is_shared_like_slots() {
+        let offered = offer(100, 75);
+        for _ in 0..3 {
+            offered.use_slot(1, 75 * MEBIBYTE);
+        }
+        offered.use_slot(2, 16 * MEBIBYTE);
+        assert!(offered.has_room());
+        let mut claimable = offered.begin_claim(64);
+        claimable.used.sort_unstable();
+        let used = vec![(1, 87), (2, 6)];
+        assert_eq!(claimable, Claimable { free: 19, most: 24, used }, "75 and 6 of 100 are used, by four runs");
+        assert!(offered.end_claim(Some(OFFER)), "runs of the first team may be left");
+
+        offered.free_slot(1, 75 * MEBIBYTE);
+        assert_eq!(offered.begin_claim(64).free, 36, "150 and 16 of 256 MiB are used");
+        assert!(!offered.end_claim(Some(OFFER)));
+        let mut taken = offered.begin_start().unwrap();
+        assert_eq!((take(&mut taken, 1, 1), take(&mut taken, 2, 1)), (1, 1));
+        taken.pass_slot(1);
+        taken.pass_slot(2);
+        offered.begin_attempt(1, 50 * MEBIBYTE);
+        offered.begin_attempt(2, 0);
+        assert_eq!((take(&mut taken, 1, 1), take(&mut taken, 2, 1)), (0, 0), "the last fifth is only for claims");
+
+        for bytes in [75, 75, 50] {
+            offered.free_slot(1, bytes * MEBIBYTE);
+        }
+        for bytes in [16, 0] {
+            offered.free_slot(2, bytes * MEBIBYTE);
+        }
+        assert_eq!(offered.begin_claim(64), Claimable { free: 100, most: 64, used: Vec::new() }, "nothing is left");
+    }
+
+    /// No team fills the memory, however large the runs are that it has started at once.
+    #[test]
+    fn one_team_leaves_memory_to_others() {
+        let offered = offer(100, 75);
+        for _ in 0..64 {
+            offered.use_slot(1, 8 * MEBIBYTE);
+        }
+        assert!(offered.has_room());
+        assert_eq!(offered.begin_claim(64).free, 25, "a quarter");
+        offered.use_slot(2, 64 * MEBIBYTE);
+        assert!(!offered.has_room(), "two teams can");
+        for _ in 0..64 {
+            offered.free_slot(1, 8 * MEBIBYTE);
+        }
+        assert_eq!(offered.begin_claim(64), Claimable { free: 75, most: 64, used: vec![(2, 25)] });
+    }
+
+    /// The size of a run is known when its attempt begins, so few may begin at once when little memory is left.
+    #[test]
+    fn runs_of_unknown_size_fit_into_the_memory() {
+        let offered = offer(1_000, 750);
+        for team in 1..=4 {
+            offered.use_slot(team, 45 * MEBIBYTE);
+        }
+        let mut taken = offered.begin_start().unwrap();
+        assert_eq!(take(&mut taken, 5, 300), 38, "76 MiB are left");
+        assert_eq!(offered.begin_claim(64).most, 38);
     }
 
     /// A claim ends while the instance shuts down.
     #[test]
     fn withdrawn_slots_are_never_offered_again() {
-        let (offered, offer) = offer(20, 10);
+        let offered = offer(20, 10);
         offered.withdraw();
-        offered.end_claim(20, 10, Some(offer));
+        offered.end_claim(Some(OFFER));
         assert!(offered.begin_start().is_none());
     }
 
     #[test]
     fn few_slots_are_only_for_claims() {
-        let (offered, _) = offer(1, 1);
+        let offered = offer(1, 1);
         assert_eq!(take(&mut offered.begin_start().unwrap(), 1, 1), 0);
         assert!(OfferedSlots::default().begin_start().is_none(), "no executor has offered any");
     }
@@ -372,7 +538,7 @@ mod tests {
     /// The commit of a batch has no answer: its slots are free again, and its runs unknown.
     #[tokio::test]
     async fn slots_without_attempts_leave_unknown_runs() {
-        let (offered, _) = offer(20, 10);
+        let offered = offer(20, 10);
         let mut taken = offered.begin_start().unwrap();
         assert_eq!(take(&mut taken, 1, 3), 3);
         taken.pass_slot(1);
@@ -385,8 +551,8 @@ mod tests {
         offered.forget_unknown_runs(&stopped);
         drop(stopped);
         assert!(!offered.has_unknown_runs());
-        offered.free_slot(1);
-        assert_eq!(offered.begin_claim(20, 8), (20, Vec::new()));
+        offered.free_slot(1, 0);
+        assert_eq!(offered.begin_claim(8), Claimable { free: 20, most: 8, used: Vec::new() });
     }
 
     /// The result of a future that need not wait.
@@ -399,7 +565,7 @@ mod tests {
 
     #[test]
     fn fires_with_attempts_leave_nothing_unknown() {
-        let (offered, _) = offer(20, 10);
+        let offered = offer(20, 10);
         let mut taken = offered.begin_start().unwrap();
         assert_eq!(take(&mut taken, 1, 1), 1);
         taken.pass_slot(1);
