@@ -21,7 +21,7 @@ async fn lift(s: &Story, freeze: &Value) {
 }
 
 /// A workflow of another team.
-async fn of_another_team(s: &Story) -> WorkflowId {
+pub(crate) async fn of_another_team(s: &Story) -> WorkflowId {
     let team = s.admin().post("/api/v1/teams", &json!({"name": "others"})).await.expect(201).id();
     let body = json!({"name": "theirs", "team_id": team, "cron_schedule": "0 * * * *", "timezone": "UTC",
                       "action": {"type": "log", "message": "m"}});

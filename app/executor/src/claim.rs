@@ -181,9 +181,12 @@ impl Slots {
 /// other's claims, so each of them but one may exceed it by what it takes, at most `most`. The limit is then full until the
 /// excess has ended.
 ///
-/// An automatic run waits while its workflow is paused or its team is frozen, and does not start after it has expired. A run that had started
-/// and was handed over does not continue after `handed_over_until`. A run among `executing` waits until this process has
-/// ended its attempt.
+/// An automatic run waits while its workflow is paused or its team is frozen, and does not start after it has expired. Such
+/// runs may be many, and a claim must not read them each time: of a frozen team it reads the others by an index of their
+/// own, and the job `queue` queues those of a paused workflow.
+///
+/// A run that had started and was handed over does not continue after `handed_over_until`. A run among `executing` waits
+/// until this process has ended its attempt.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -250,25 +253,37 @@ pub async fn claim_due_runs(
                    COALESCE(w.slots, 0) + row_number() OVER (PARTITION BY c.workflow_id ORDER BY c.run_after, c.id) AS nth_of_workflow
               FROM shares s
              CROSS JOIN LATERAL (
-                SELECT r.id, r.run_after, r.workflow_id
-                  FROM runs r
-                 WHERE r.state = 'accepted' AND r.team_id = s.team_id
-                       -- the caller's sample may be behind the time at which a fire was decided just now
-                   AND r.run_after <= GREATEST($3, cronbox_now())
-                       -- a run whose attempt this process has not ended yet waits until that attempt has ended
-                   AND r.id <> ALL($5)
-                   AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
-                   AND NOT (s.is_frozen AND r.trigger IN ('schedule', 'catch_up'))
-                       -- a scalar subquery, because a join could read all workflows
-                   AND (SELECT CASE WHEN r.trigger NOT IN ('schedule', 'catch_up') THEN w.state <> 'archived'
-                                    WHEN w.state = 'active' OR w.pause_until <= $3 THEN
-                                         NOT run_never_started(r.attempt, r.handed_over, r.cut_off)
-                                         OR unstarted_run_expires_on(r.created_on, r.run_after, w.catch_up_window_secs, w.spread_secs) >= $3
-                                    ELSE FALSE END
-                          FROM workflows w
-                         WHERE w.id = r.workflow_id)
-                 ORDER BY r.run_after
-                 LIMIT GREATEST(32, 2 * LEAST($2, s.room))) AS c
+                -- Postgres executes only one of the two for a team
+                (SELECT r.id, r.run_after, r.workflow_id
+                   FROM runs r
+                  WHERE NOT s.is_frozen AND r.state = 'accepted' AND r.team_id = s.team_id
+                        -- the caller's sample may be behind the time at which a fire was decided just now
+                    AND r.run_after <= GREATEST($3, cronbox_now())
+                        -- a run whose attempt this process has not ended yet waits until that attempt has ended
+                    AND r.id <> ALL($5)
+                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
+                        -- a scalar subquery, because a join could read all workflows
+                    AND (SELECT CASE WHEN r.trigger NOT IN ('schedule', 'catch_up') THEN w.state <> 'archived'
+                                     WHEN w.state = 'active' OR w.pause_until <= $3 THEN
+                                          NOT run_never_started(r.attempt, r.handed_over, r.cut_off)
+                                          OR unstarted_run_expires_on(r.created_on, r.run_after, w.catch_up_window_secs, w.spread_secs) >= $3
+                                     ELSE FALSE END
+                           FROM workflows w
+                          WHERE w.id = r.workflow_id)
+                  ORDER BY r.run_after
+                  LIMIT GREATEST(32, 2 * LEAST($2, s.room)))
+                UNION ALL
+                -- in a freeze: what it does not stop, by an index without the others, which may be many
+                (SELECT r.id, r.run_after, r.workflow_id
+                   FROM runs r
+                  WHERE s.is_frozen AND r.state = 'accepted' AND r.team_id = s.team_id
+                    AND r.trigger NOT IN ('schedule', 'catch_up')
+                    AND r.run_after <= GREATEST($3, cronbox_now())
+                    AND r.id <> ALL($5)
+                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
+                    AND (SELECT w.state <> 'archived' FROM workflows w WHERE w.id = r.workflow_id)
+                  ORDER BY r.run_after
+                  LIMIT GREATEST(32, 2 * LEAST($2, s.room)))) AS c
               LEFT JOIN unnest($10::bigint[], $11::bigint[]) AS w (workflow_id, slots) ON w.workflow_id = c.workflow_id
              WHERE s.room > 0
         ), placed AS (

@@ -13,6 +13,7 @@ use serde_json::json;
 use tests::Story;
 use workflows::audit::Edit;
 
+use crate::freezes::of_another_team;
 use crate::steps::{fire_on_time, hourly, story_without_executor};
 
 /// A pool of one connection, so that Postgres reports its reads at once.
@@ -144,6 +145,63 @@ async fn a_claim_passes_over_a_full_team() {
     assert_eq!(claimed.len(), 0, "the team has its share");
     let read = read_of(&pool, "runs").await - before;
     assert!(read < 500, "{read} of 5,000 runs");
+    s.end_early().await;
+}
+
+/// Accepted runs of a schedule.
+const OF_SCHEDULE: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
+    SELECT gen_random_uuid(), $1, 'schedule', 'accepted', $2::timestamptz - make_interval(secs => nth), $2, $2
+      FROM generate_series(1, $3) AS nth";
+
+/// Claims as an instance without runs. Returns the workflows of the claimed runs, and how many entries of runs it read.
+async fn claim_and_count(s: &Story) -> (Vec<i64>, i64) {
+    let pool = one_connection(s).await;
+    let before = read_of(&pool, "runs").await;
+    let mut one = pool.acquire().await.unwrap();
+    let slots = executor::claim::Slots::all_free(64);
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(one);
+    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
+    workflows.sort_unstable();
+    (workflows, read_of(&pool, "runs").await - before)
+}
+
+/// A team is frozen while 5,000 runs of its schedules and one that a person requested wait.
+#[tokio::test]
+async fn a_claim_reads_no_frozen_backlog() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let (frozen, theirs) = (hourly(&s, json!({})).await, of_another_team(&s).await);
+    for (wf, runs) in [(frozen, 5_000), (theirs, 1)] {
+        sqlx::query(OF_SCHEDULE).bind(wf.0).bind(s.clock.now()).bind(runs).execute(&s.pool).await.unwrap();
+    }
+    sqlx::query(RUNS).bind(frozen.0).bind("accepted").bind(s.clock.now()).bind(1).execute(&s.pool).await.unwrap();
+    s.editor().post("/api/v1/freezes", &json!({"reason": "incident"})).await.expect(201);
+    s.execute("ANALYZE").await;
+    let (claimed, read) = claim_and_count(&s).await;
+    assert_eq!(claimed, [frozen.0, theirs.0], "the requested run, and that of the other team");
+    assert!(read < 100, "{read} of 5,002 runs");
+    s.end_early().await;
+}
+
+/// Ten workflows were paused while 5,000 of their runs waited for an executor, and the job has had its turn.
+#[tokio::test]
+async fn a_claim_reads_no_paused_backlog() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let other = hourly(&s, json!({})).await;
+    sqlx::query(OF_SCHEDULE).bind(other.0).bind(s.clock.now()).bind(1).execute(&s.pool).await.unwrap();
+    for _ in 0..10 {
+        let wf = hourly(&s, json!({"overlap_policy": "concurrent", "max_concurrent": 100})).await;
+        sqlx::query(OF_SCHEDULE).bind(wf.0).bind(s.clock.now()).bind(500).execute(&s.pool).await.unwrap();
+        s.pause(wf).await;
+    }
+    s.job("queue").await;
+    // The entries of the rows before count until Postgres removes them.
+    s.execute("VACUUM (ANALYZE) runs_live").await;
+    let (claimed, read) = claim_and_count(&s).await;
+    assert_eq!(claimed, [other.0]);
+    assert!(read < 100, "{read} of 5,001 runs");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 5_000);
     s.end_early().await;
 }
 

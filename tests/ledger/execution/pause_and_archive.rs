@@ -1,5 +1,6 @@
 //! Pausing, archiving and replacing: runs that have not started wait or end, and running ones are requested to stop.
 
+use app::jobs::Did;
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -281,6 +282,54 @@ async fn caught_up_runs_wait_and_expire_too() {
     assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z catch_up abandoned");
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z abandoned");
     s.publish().await;
+    s.end_early().await;
+}
+
+/// The job queues the runs of a paused workflow. They get their slots again in their order, by a resume and at the end of a
+/// pause.
+#[tokio::test]
+async fn paused_runs_get_their_slots_again() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent", "max_concurrent": 2})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    s.pause(wf).await;
+    s.job("queue").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule queued\n2026-03-02T10:00Z schedule queued");
+    assert_eq!(s.job("queue").await, Did::Nothing, "they wait");
+    // A person takes one of the slots meanwhile.
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
+    s.resume(wf).await;
+    let runs = s.runs(wf).await;
+    assert!(runs.ends_with("2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule queued"), "{runs}");
+    ended(&s, wf).await;
+    assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule accepted"), "{}", s.runs(wf).await);
+
+    let until = json!({"until": "2026-03-02T10:20:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
+    s.now_is("2026-03-02T10:19:59Z").await;
+    s.job("queue").await;
+    assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule queued"), "{}", s.runs(wf).await);
+    s.now_is("2026-03-02T10:20:00Z").await;
+    s.job("queue").await;
+    assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule accepted"), "{}", s.runs(wf).await);
+    assert_eq!(s.workflow(wf).await["state"], "active");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn paused_runs_expire_after_the_window() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    s.pause(wf).await;
+    for (now, state) in [("09:10:00", "queued"), ("10:00:05", "queued"), ("10:00:06", "abandoned")] {
+        s.now_is(&format!("2026-03-02T{now}Z")).await;
+        s.job("queue").await;
+        assert_eq!(s.runs(wf).await, format!("2026-03-02T09:00Z schedule {state}"), "{now}");
+    }
+    assert_eq!(s.table("SELECT error FROM runs").await, "not_started_in_time");
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z abandoned");
     s.end_early().await;
 }
 

@@ -57,6 +57,16 @@ impl Load {
         self
     }
 
+    /// Counts a run of this trigger that gets a slot.
+    pub(crate) fn with_accepted(mut self, trigger: Trigger) -> Self {
+        if is_live(trigger) {
+            self.live += 1;
+        } else {
+            self.made_up += 1;
+        }
+        self
+    }
+
     /// Whether a slot is free.
     pub(crate) fn has_room(self, policies: &Policies) -> bool {
         self.busy_runs() < slot_limit(policies)

@@ -4,17 +4,19 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::definition::policies::Policies;
 use workflows::{State, Workflow};
 
-use crate::admission::load;
+use crate::admission::load::{self, Load, slot_limit};
 use crate::runs::Trigger;
 
-/// Queues the accepted automatic runs of a paused workflow again, so that manual runs can get its slots.
+/// Queues the accepted automatic runs of a paused workflow again, so that manual runs can get its slots, and no claim
+/// reads what may not start. Returns how many.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
-    sqlx::query!(
+pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<u64> {
+    let deferred = sqlx::query!(
         r#"
         -- queue automatic runs again; a run that an executor has claimed meanwhile continues
         UPDATE runs SET state = 'queued'
@@ -23,8 +25,8 @@ pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: Workfl
         workflow.0,
     )
     .execute(tx)
-    .await
-    .map(drop)
+    .await?;
+    Ok(deferred.rows_affected())
 }
 
 /// Starts queued runs in order while slots are free; the caller has locked the workflow.
@@ -36,15 +38,37 @@ pub(crate) async fn promote_queued_runs(
     workflow: &Workflow,
     now: DateTime<Utc>,
 ) -> sqlx::Result<u64> {
-    let mut promoted = 0;
-    while let Some(next) = first(tx, workflow).await? {
-        if !load::read_load(tx, workflow).await?.has_room_for(&workflow.spec.policies, next.trigger) {
+    let (policies, mut promoted) = (&workflow.spec.policies, 0);
+    loop {
+        let load = load::read_load(tx, workflow).await?;
+        if !load.needs_promotion(policies) {
+            return Ok(promoted);
+        }
+        let waiting = list_first(tx, workflow, slot_limit(policies) - load.busy_runs()).await?;
+        let chosen = choose_runs(load, policies, &waiting);
+        if chosen.is_empty() {
+            return Ok(promoted);
+        }
+        let accepted = accept(tx, &chosen, now).await?;
+        promoted += accepted;
+        if accepted == chosen.len() as u64 {
+            return Ok(promoted);
+        }
+        // A run was cancelled meanwhile, so its slot is for another one.
+    }
+}
+
+/// Returns the first of these runs, as far as slots are free for them; they are in their order.
+fn choose_runs(mut load: Load, policies: &Policies, waiting: &[Waiting]) -> Vec<Uuid> {
+    let mut chosen = Vec::new();
+    for run in waiting {
+        if !load.has_room_for(policies, run.trigger) {
             break;
         }
-        accept(tx, next.id, now).await?;
-        promoted += 1;
+        load = load.with_accepted(run.trigger);
+        chosen.push(run.id);
     }
-    Ok(promoted)
+    chosen
 }
 
 struct Waiting {
@@ -52,35 +76,37 @@ struct Waiting {
     trigger: Trigger,
 }
 
-async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Option<Waiting>> {
+async fn list_first(tx: &mut PgConnection, workflow: &Workflow, most: i64) -> sqlx::Result<Vec<Waiting>> {
     sqlx::query_as!(
         Waiting,
         r#"
-        -- the first run that waits: live before deferred; during a pause only manual runs, retries and backfills
+        -- the first runs that wait: live before deferred; during a pause only manual runs, retries and backfills
         SELECT id, trigger AS "trigger: Trigger"
           FROM runs
          WHERE workflow_id = $1 AND state = 'queued'
            AND ($2 OR trigger NOT IN ('schedule', 'catch_up'))
          ORDER BY trigger NOT IN ('schedule', 'manual'), created_on, id
-         LIMIT 1
+         LIMIT $3
         "#,
         workflow.id.0,
         workflow.state == State::Active,
+        most,
     )
-    .fetch_optional(tx)
+    .fetch_all(tx)
     .await
 }
 
-async fn accept(tx: &mut PgConnection, run: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
-    sqlx::query!(
+/// Returns how many of these runs have a slot now.
+async fn accept(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<u64> {
+    let accepted = sqlx::query!(
         r#"
-        -- accept a queued run: a cancellation that committed meanwhile wins
-        UPDATE runs SET state = 'accepted', run_after = GREATEST(run_after, $2) WHERE id = $1 AND state = 'queued'
+        -- accept queued runs: a cancellation that committed meanwhile wins
+        UPDATE runs SET state = 'accepted', run_after = GREATEST(run_after, $2) WHERE id = ANY($1) AND state = 'queued'
         "#,
-        run,
+        runs,
         now,
     )
     .execute(tx)
-    .await
-    .map(drop)
+    .await?;
+    Ok(accepted.rows_affected())
 }

@@ -30,24 +30,30 @@ pub struct Pass {
     pub failed: u64,
     /// Runs of archived workflows that had not started.
     pub cancelled: u64,
+    /// Accepted runs that wait for the end of a pause.
+    pub deferred: u64,
 }
 
 impl Pass {
     /// Returns how many runs it changed.
     #[must_use]
     pub fn changed_runs(&self) -> u64 {
-        self.promoted + self.abandoned + self.cancelled
+        self.promoted + self.abandoned + self.cancelled + self.deferred
     }
 
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Self { promoted, abandoned, cancelled, failed: _ } = self;
-        format!("waiting runs: {promoted} may start, {abandoned} abandoned, {cancelled} cancelled with their workflow")
+        let Self { promoted, abandoned, cancelled, deferred, failed: _ } = self;
+        format!(
+            "waiting runs: {promoted} may start, {abandoned} abandoned, {cancelled} cancelled with their workflow, \
+             {deferred} wait for the end of a pause"
+        )
     }
 }
 
-/// Checks every workflow that has a queued run which may start or has waited too long.
+/// Checks every workflow that has a queued run which may start or has waited too long, or an accepted run that a pause
+/// holds.
 ///
 /// A workflow that fails is logged and counted, and the pass continues.
 ///
@@ -66,6 +72,7 @@ pub async fn advance_all(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass
                     done.promoted += one.promoted;
                     done.abandoned += one.abandoned;
                     done.cancelled += one.cancelled;
+                    done.deferred += one.deferred;
                 }
                 Err(error) => {
                     job_failures::skip_failed(JOB, workflow.id, error)?;
@@ -137,14 +144,14 @@ pub async fn advance_after_cancellation(pool: &PgPool, workflow: WorkflowId, now
 }
 
 async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    match workflow.state {
+    let deferred = match workflow.state {
         State::Archived => return cancel_unstarted(tx, workflow, now).await,
         State::Paused => defer_automatic_runs(tx, workflow.id).await?,
-        State::Active => {}
-    }
+        State::Active => 0,
+    };
     let abandoned = expire(tx, workflow, now).await?;
     let promoted = promote_queued_runs(tx, workflow, now).await?;
-    Ok(Pass { promoted, abandoned, ..Pass::default() })
+    Ok(Pass { promoted, abandoned, deferred, ..Pass::default() })
 }
 
 /// Cancels the queued runs of an archived workflow, for example after an older version of the app archived it.
@@ -171,7 +178,8 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
 /// Also abandons runs that were handed over and have waited too long to continue.
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
-    let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().as_str().to_owned())).unzip();
+    let reason = |run: &Expired| run.reason(workflow.state).as_str().to_owned();
+    let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, reason(run))).unzip();
     abandon_runs(tx, &ids, &reasons, now).await?;
     Ok(ids.len() as u64)
 }
@@ -183,10 +191,11 @@ struct Expired {
 }
 
 impl Expired {
-    fn reason(&self) -> ReasonCode {
+    /// In a pause, all automatic runs are queued, and none waits for a slot.
+    fn reason(&self, workflow: State) -> ReasonCode {
         if self.is_handed_over {
             ReasonCode::HandedOverNotTaken
-        } else if self.is_queued {
+        } else if self.is_queued && workflow != State::Paused {
             ReasonCode::SlotWaitTooLong
         } else {
             ReasonCode::NotStartedInTime
@@ -240,7 +249,7 @@ async fn workflows_with_live_runs(
         WITH live AS MATERIALIZED (
             SELECT workflow_id,
                    count(*) FILTER (WHERE state <> 'queued') AS busy,
-                   count(*) FILTER (WHERE state = 'accepted' AND automatic) AS deferred,
+                   count(*) FILTER (WHERE state = 'accepted' AND automatic) AS accepted_automatic,
                    count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS on_request,
                    count(*) FILTER (WHERE state = 'queued') AS queued,
                    count(*) FILTER (WHERE state <> 'running') AS unstarted,
@@ -256,9 +265,11 @@ async fn workflows_with_live_runs(
              LIMIT $3
         )
         SELECT l.workflow_id AS "id!",
-               COALESCE(CASE w.state
-                   WHEN 'archived' THEN l.unstarted > 0
-                   WHEN 'paused' THEN l.on_request > 0 AND l.busy - l.deferred < p.slots
+               COALESCE(CASE
+                   WHEN w.state = 'archived' THEN l.unstarted > 0
+                        -- a claim must not read them, and some are accepted in a pause: between two tries, or handed over
+                   WHEN p.is_paused AND l.accepted_automatic > 0 THEN TRUE
+                   WHEN p.is_paused THEN l.on_request > 0 AND l.busy < p.slots
                    ELSE l.queued > 0 AND l.busy < p.slots
                END
                OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
@@ -268,7 +279,8 @@ async fn workflows_with_live_runs(
           FROM live l
                -- the last one ends the batch, also if it was deleted
           LEFT JOIN workflows w ON w.id = l.workflow_id
-         CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots) p
+         CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots,
+                                    w.state = 'paused' AND (w.pause_until IS NULL OR w.pause_until > $2) AS is_paused) p
          ORDER BY l.workflow_id
         "#,
         last,

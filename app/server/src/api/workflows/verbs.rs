@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
+use ledger::admission::queue;
 use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +13,8 @@ use workflows::{PausedBy, Workflow};
 use super::edit::{LockedEdit, answer, parse_wait, refuse_archived};
 use super::view::WorkflowAnswer;
 use crate::App;
-use crate::api::request::auth::Editor;
+use crate::api::request::auth::{Caller, Editor};
+use crate::api::request::edit_transaction::wait_team_turn;
 use crate::api::request::error::Error;
 use crate::api::request::extract::{EditHead, EditRequest, EmptyBody, OptionalBody, Verb, or_empty};
 
@@ -40,7 +42,23 @@ pub(crate) async fn change_state(
     let change = Change::read(&verb, body, app.clock.now())?;
     let edit = LockedEdit::begin(&app, &caller, EditRequest { id, head }).await?;
     let next = change.of(&edit.before)?;
-    Ok(answer(&app, edit.save_and_commit(&app, next, &verb).await?))
+    let saved = edit.save_and_commit(&app, next, &verb).await?;
+    if matches!(change, Change::Resume) {
+        start_waiting_runs(&app, &caller, id).await;
+    }
+    Ok(answer(&app, saved))
+}
+
+/// Gives the slots of a resumed workflow to the runs that waited, without waiting for the job `queue`.
+async fn start_waiting_runs(app: &App, caller: &Caller, id: WorkflowId) {
+    let Ok(_turn) = wait_team_turn(app, caller).await else { return };
+    match queue::advance_workflow(&app.pools.edits, id, app.clock.now()).await {
+        Ok(advanced) if advanced.promoted > 0 => app.wake.notify(),
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(workflow_id = id.0, %error, "waiting runs not started after a resume; the job `queue` starts them at its next turn");
+        }
+    }
 }
 
 /// The change that a verb makes.
