@@ -13,6 +13,7 @@ use db::PgPool;
 use egress::Client;
 use egress::allowed::Allowed;
 use executor::{Executor, Wake};
+use ledger::admission::queue;
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
 use moka::future::Cache;
@@ -70,6 +71,8 @@ pub struct Parts {
     pub offered_slots: OfferedSlots,
     /// Notifies the executor of runs.
     pub wake: Wake,
+    /// Where the next pass of the job `queue` begins on this instance.
+    pub queue_cursor: queue::QueueCursor,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
     /// Decides which refused requests are logged.
@@ -124,6 +127,7 @@ impl App {
             notifier: Notifier::default(),
             offered_slots,
             wake: Wake::default(),
+            queue_cursor: queue::QueueCursor::default(),
             metrics: Metrics::default(),
             refusal_log: RefusalLog::default(),
             readiness: Cache::builder().max_capacity(1).time_to_live(READINESS_FRESH_FOR).build(),

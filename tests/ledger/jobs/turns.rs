@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use app::jobs::Did;
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger::admission::queue::{QueueCursor, advance_from};
 use local::stack::StackOptions;
 use serde_json::{Value, json};
 use tests::{LossyWay, PATIENCE, Story};
 use tokio::process::Command;
 
 use crate::process::{App, idle};
+use crate::steps::{hourly, story_without_executor};
 
 /// A stack whose apps run their jobs when they are due.
 async fn with_jobs() -> Story {
@@ -160,6 +162,32 @@ async fn an_operator_can_run_a_job() {
         assert_eq!(s.job(job.name).await, Did::Nothing, "{}", job.name);
     }
     s.end().await;
+}
+
+/// A queued run of each workflow.
+const QUEUED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+    SELECT gen_random_uuid(), id, 'manual', 'queued', $1, $1 FROM workflows";
+
+/// The time of a pass is over after each workflow, and meanwhile the ones before have something to do again. The next pass
+/// continues behind it, and begins with the first one after the last.
+#[tokio::test]
+async fn a_cut_pass_is_continued() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    for _ in 0..3 {
+        hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    }
+    let cursor = QueueCursor::default();
+    let pass = async || advance_from(&s.pool, &cursor, Duration::ZERO, s.clock.now()).await.unwrap();
+    for processed in 1..=3 {
+        sqlx::query(QUEUED).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+        assert!(pass().await.may_be_more);
+        let workflows = "SELECT count(DISTINCT workflow_id) FROM runs WHERE state = 'accepted'";
+        assert_eq!(s.count(workflows).await, processed);
+    }
+    let end = pass().await;
+    assert_eq!((end.promoted, end.may_be_more), (0, false));
+    assert_eq!(pass().await.promoted, 2, "what the first one has got since");
+    s.end_early().await;
 }
 
 /// A job is due and an instance asks for it, but the ledger of the database is held.

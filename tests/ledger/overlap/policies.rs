@@ -2,6 +2,7 @@
 
 use ledger::runs::Trigger;
 use serde_json::json;
+use tests::PATIENCE;
 
 use crate::steps::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 
@@ -135,6 +136,43 @@ async fn deferred_runs_wait_behind_live_runs() {
         "2026-03-01T01:00Z catch_up succeeded\n2026-03-01T02:00Z catch_up succeeded\n\
          2026-03-01T03:00Z retry accepted\n2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule succeeded"
     );
+    s.end_early().await;
+}
+
+/// A catch-up runs and two wait for their turn, although `concurrent` has free slots. A pass has nothing to do for them, so
+/// it waits for no lock of the workflow.
+#[tokio::test]
+async fn passes_lock_no_workflow_in_vain() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    let catch_ups = [("2026-03-01T01:00:00Z", "accepted"), ("2026-03-01T02:00:00Z", "queued")];
+    for (time, state) in catch_ups {
+        assert_eq!(start_run(&s, wf, Trigger::CatchUp, time).await, state);
+        s.set_clock(s.clock.now() + chrono::TimeDelta::seconds(1)).await;
+    }
+    assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T03:00:00Z").await, "queued");
+    claimed(&s, wf).await;
+    let mut edit = db::begin_transaction(&s.pool).await.unwrap();
+    workflows::lock_workflow(&mut edit, wf, None, s.clock.now()).await.unwrap();
+    let pass = tokio::time::timeout(PATIENCE, ledger::admission::queue::advance_all(&s.pool, s.clock.now())).await;
+    assert_eq!(pass.expect("it waits for the workflow").unwrap(), ledger::admission::queue::Pass::default());
+    edit.rollback().await.unwrap();
+    s.end_early().await;
+}
+
+/// Their backfill says how many of them run at once. The instance that has ended one is lost before it promotes the next.
+#[tokio::test]
+async fn backfills_run_beside_each_other() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent", "max_concurrent": 2})).await;
+    for state in ["accepted", "accepted", "queued"] {
+        assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, state);
+    }
+    claimed(&s, wf).await;
+    let end = "UPDATE runs SET state = 'succeeded', finished_on = $1, locked_by = NULL, locked_at = NULL
+                WHERE id = (SELECT id FROM runs WHERE state = 'running' LIMIT 1)";
+    sqlx::query(end).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    assert_eq!(ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap().promoted, 1);
     s.end_early().await;
 }
 

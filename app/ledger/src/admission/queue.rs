@@ -1,7 +1,10 @@
 //! Step 7 of 7: runs that wait for a slot: how they get one or are abandoned.
 //!
 //! The instance that ends a run promotes the next one. Because that instance may fail, the job checks all queued runs.
-//! The only state is the runs themselves.
+//! The only state is the runs themselves, and how far a pass has come that was cut.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
@@ -16,8 +19,27 @@ use crate::runs::abandon_runs;
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "queue";
+/// After this time a pass ends, and the next one continues: a turn of a job must end within its limit.
+pub const PASS: Duration = Duration::from_secs(120);
 /// How many workflows one statement of a pass reads.
 const BATCH: i64 = 500;
+
+/// The workflow after which the next pass of an instance begins.
+///
+/// It moves before a workflow is processed. So a pass that is cut, fails or is stopped is continued behind that workflow,
+/// and a workflow that takes too long delays no other one again and again.
+#[derive(Debug, Default)]
+pub struct QueueCursor(AtomicI64);
+
+impl QueueCursor {
+    fn position(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn move_to(&self, workflow: i64) {
+        self.0.store(workflow, Ordering::Relaxed);
+    }
+}
 
 /// The result of a pass, or of a check of one workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +54,8 @@ pub struct Pass {
     pub cancelled: u64,
     /// Accepted runs that wait for the end of a pause.
     pub deferred: u64,
+    /// Whether the pass was cut before it had checked all workflows.
+    pub may_be_more: bool,
 }
 
 impl Pass {
@@ -41,10 +65,27 @@ impl Pass {
         self.promoted + self.abandoned + self.cancelled + self.deferred
     }
 
+    /// Adds the outcome of one workflow. A failure of this workflow is logged and counted.
+    fn add(&mut self, workflow: i64, outcome: sqlx::Result<Self>) -> sqlx::Result<()> {
+        match outcome {
+            Ok(one) => {
+                self.promoted += one.promoted;
+                self.abandoned += one.abandoned;
+                self.cancelled += one.cancelled;
+                self.deferred += one.deferred;
+            }
+            Err(error) => {
+                job_failures::skip_failed(JOB, workflow, error)?;
+                self.failed += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Self { promoted, abandoned, cancelled, deferred, failed: _ } = self;
+        let Self { promoted, abandoned, cancelled, deferred, failed: _, may_be_more: _ } = self;
         format!(
             "waiting runs: {promoted} may start, {abandoned} abandoned, {cancelled} cancelled with their workflow, \
              {deferred} wait for the end of a pause"
@@ -60,26 +101,35 @@ impl Pass {
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
 pub async fn advance_all(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut done = Pass::default();
-    let mut last = 0;
+    advance_from(pool, &QueueCursor::default(), PASS, now).await
+}
+
+/// As [`advance_all`], from the cursor to the last workflow, or until `limit` has passed. A pass that comes to the last one
+/// sets the cursor back to the first.
+///
+/// # Errors
+/// Fails if the database fails; earlier transactions remain committed, and the next pass continues behind the workflow.
+pub async fn advance_from(
+    pool: &PgPool,
+    cursor: &QueueCursor,
+    limit: Duration,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Pass> {
+    let (began, mut done) = (Instant::now(), Pass::default());
     loop {
-        let workflows = workflows_with_live_runs(&mut *pool.acquire().await?, last, now).await?;
-        let Some(end) = workflows.last() else { return Ok(done) };
-        last = end.id;
+        let workflows = workflows_with_live_runs(&mut *pool.acquire().await?, cursor.position(), now).await?;
+        let Some(end) = workflows.last() else {
+            cursor.move_to(0);
+            return Ok(done);
+        };
         for workflow in workflows.iter().filter(|workflow| workflow.may_advance) {
-            match advance_workflow(pool, WorkflowId(workflow.id), now).await {
-                Ok(one) => {
-                    done.promoted += one.promoted;
-                    done.abandoned += one.abandoned;
-                    done.cancelled += one.cancelled;
-                    done.deferred += one.deferred;
-                }
-                Err(error) => {
-                    job_failures::skip_failed(JOB, workflow.id, error)?;
-                    done.failed += 1;
-                }
+            cursor.move_to(workflow.id);
+            done.add(workflow.id, advance_workflow(pool, WorkflowId(workflow.id), now).await)?;
+            if began.elapsed() >= limit {
+                return Ok(Pass { may_be_more: true, ..done });
             }
         }
+        cursor.move_to(end.id);
     }
 }
 
@@ -178,6 +228,9 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
 /// Also abandons runs that were handed over and have waited too long to continue.
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
+    if expired.is_empty() {
+        return Ok(0);
+    }
     let reason = |run: &Expired| run.reason(workflow.state).as_str().to_owned();
     let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, reason(run))).unzip();
     abandon_runs(tx, &ids, &reasons, now).await?;
@@ -237,6 +290,9 @@ struct LiveWorkflow {
 
 /// Lists the next workflows after `last` with live runs, and whether one of these runs may start or has waited too
 /// long.
+///
+/// A queued run may start by the rule of `Load::has_room_for`. A workflow that is listed and has nothing to do would be
+/// locked by each pass.
 async fn workflows_with_live_runs(
     db: &mut PgConnection,
     last: i64,
@@ -249,14 +305,19 @@ async fn workflows_with_live_runs(
         WITH live AS MATERIALIZED (
             SELECT workflow_id,
                    count(*) FILTER (WHERE state <> 'queued') AS busy,
+                   count(*) FILTER (WHERE state <> 'queued' AND NOT live) AS made_up,
                    count(*) FILTER (WHERE state = 'accepted' AND automatic) AS accepted_automatic,
-                   count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS on_request,
-                   count(*) FILTER (WHERE state = 'queued') AS queued,
+                   count(*) FILTER (WHERE state = 'queued' AND live) AS waiting_live,
+                   count(*) FILTER (WHERE state = 'queued' AND trigger = 'manual') AS waiting_manual,
                    count(*) FILTER (WHERE state <> 'running') AS unstarted,
+                   min(created_on) FILTER (WHERE state = 'queued' AND trigger = 'catch_up') AS first_catch_up,
+                   min(created_on) FILTER (WHERE state = 'queued' AND trigger = 'backfill') AS first_backfill,
+                   min(created_on) FILTER (WHERE state = 'queued' AND trigger = 'retry') AS first_retry,
                    min(created_on) FILTER (WHERE state = 'queued' AND automatic AND never_started) AS oldest_queued,
                    min(created_on) FILTER (WHERE state = 'accepted' AND automatic AND never_started) AS oldest_accepted,
                    min(handed_over_until) AS handed_over_until
-              FROM (SELECT workflow_id, state, created_on, handed_over_until, trigger IN ('schedule', 'catch_up') AS automatic,
+              FROM (SELECT workflow_id, state, trigger, created_on, handed_over_until,
+                           trigger IN ('schedule', 'catch_up') AS automatic, trigger IN ('schedule', 'manual') AS live,
                            run_never_started(attempt, handed_over, cut_off) AS never_started
                       FROM runs
                      WHERE state IN ('accepted', 'queued', 'running') AND workflow_id > $1) r
@@ -269,8 +330,10 @@ async fn workflows_with_live_runs(
                    WHEN w.state = 'archived' THEN l.unstarted > 0
                         -- a claim must not read them, and some are accepted in a pause: between two tries, or handed over
                    WHEN p.is_paused AND l.accepted_automatic > 0 THEN TRUE
-                   WHEN p.is_paused THEN l.on_request > 0 AND l.busy < p.slots
-                   ELSE l.queued > 0 AND l.busy < p.slots
+                   ELSE l.busy < p.slots
+                        AND (q.live > 0
+                             OR q.first_made_up IS NOT NULL AND l.made_up = 0
+                             OR w.overlap_policy = 'concurrent' AND l.first_backfill <= q.first_made_up)
                END
                OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
                OR l.oldest_accepted < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
@@ -281,6 +344,10 @@ async fn workflows_with_live_runs(
           LEFT JOIN workflows w ON w.id = l.workflow_id
          CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots,
                                     w.state = 'paused' AND (w.pause_until IS NULL OR w.pause_until > $2) AS is_paused) p
+               -- what may get a slot: in a pause only manual runs, retries and backfills
+         CROSS JOIN LATERAL (SELECT CASE WHEN p.is_paused THEN l.waiting_manual ELSE l.waiting_live END AS live,
+                                    LEAST(l.first_backfill, l.first_retry,
+                                          CASE WHEN NOT p.is_paused THEN l.first_catch_up END) AS first_made_up) q
          ORDER BY l.workflow_id
         "#,
         last,

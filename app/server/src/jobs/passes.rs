@@ -38,12 +38,17 @@ pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
 
 /// Starts the runs that wait for a slot.
 pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
-    let pass = queue::advance_all(&app.pools.work, app.database_time().await?).await?;
+    let now = app.database_time().await?;
+    let pass = queue::advance_from(&app.pools.work, &app.queue_cursor, queue::PASS, now).await?;
     if pass.changed_runs() > 0 {
         app.wake.notify();
     }
     fail_at_end(queue::JOB, pass.failed, &app.metrics)?;
-    Ok(if pass.changed_runs() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
+    Ok(match (pass.changed_runs(), pass.may_be_more) {
+        (_, true) => Did::Some(pass.in_words()),
+        (0, false) => Did::Nothing,
+        (_, false) => Did::All(pass.in_words()),
+    })
 }
 
 /// Advances each running backfill.
