@@ -10,7 +10,7 @@ mod request;
 mod select;
 mod table;
 
-pub use advance::{JOB, Pass, advance_backfills, refill_backfill};
+pub use advance::{BackfillCursor, JOB, PASS, Pass, advance_backfills, refill_backfill};
 pub use backfill::{Backfill, BackfillRequest, Only, Order, State, Timing};
 pub use list::{Filter, list_backfills};
 pub use request::{BackfillOutcome, MOST, Verb, apply_verb, count_selected_times, create_backfill};

@@ -14,6 +14,7 @@ use egress::Client;
 use egress::allowed::Allowed;
 use executor::{Executor, Wake};
 use ledger::admission::queue;
+use ledger::backfills;
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
 use moka::future::Cache;
@@ -73,6 +74,8 @@ pub struct Parts {
     pub wake: Wake,
     /// Where the next pass of the job `queue` begins on this instance.
     pub queue_cursor: queue::QueueCursor,
+    /// Where the next pass of the job `backfills` begins on this instance.
+    pub backfill_cursor: backfills::BackfillCursor,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
     /// Decides which refused requests are logged.
@@ -128,6 +131,7 @@ impl App {
             offered_slots,
             wake: Wake::default(),
             queue_cursor: queue::QueueCursor::default(),
+            backfill_cursor: backfills::BackfillCursor::default(),
             metrics: Metrics::default(),
             refusal_log: RefusalLog::default(),
             readiness: Cache::builder().max_capacity(1).time_to_live(READINESS_FRESH_FOR).build(),

@@ -1,10 +1,14 @@
 //! How a backfill proceeds, which times it never repeats, and what it counts at its end.
 
+use std::time::Duration;
+
+use ledger::backfills::{BackfillCursor, advance_backfills};
+use ledger::requested_fires::DefaultRate;
 use local::stack::StackOptions;
 use serde_json::json;
 use tests::Story;
 
-use crate::backfills::requests::{ask, finished_backfill, made, morning, outage, read, verb};
+use crate::backfills::requests::{ask, finished_backfill, made, morning, outage, read, unexecuted, verb};
 use crate::receiver::Receiver;
 
 /// The job starts the first runs; then each run that ends starts the next.
@@ -21,6 +25,25 @@ async fn each_run_that_ends_starts_the_next() {
     let done = read(&s, &requested).await;
     assert_eq!((&done["started"], &done["succeeded"], &done["live"]), (&json!(100), &json!(100), &json!(0)));
     s.end().await;
+}
+
+/// The time of a pass is over after each backfill, so the next pass continues behind it.
+#[tokio::test]
+async fn a_cut_pass_comes_to_each_backfill() {
+    let s = Story::with(StackOptions { now: Some("2026-03-02T08:30:00Z".parse().unwrap()), ..unexecuted() }).await;
+    let workflows = [s.create("0 * * * *", "UTC").await, s.create("0 * * * *", "UTC").await];
+    s.now_is("2026-03-02T12:10:00Z").await;
+    for wf in workflows {
+        ask(&s, wf, &morning(json!({}))).await.expect(202);
+    }
+    let cursor = BackfillCursor::default();
+    for processed in 1..=2 {
+        let pass = advance_backfills(&s.pool, &cursor, Duration::ZERO, DefaultRate(0), s.clock.now()).await.unwrap();
+        assert!(pass.has_more);
+        let advanced = "SELECT count(DISTINCT workflow_id) FROM runs WHERE trigger = 'backfill'";
+        assert_eq!(s.count(advanced).await, processed);
+    }
+    s.end_early().await;
 }
 
 /// Two runs a minute: the job starts two, and neither their ends nor its next turn start the third before its time.

@@ -1,5 +1,8 @@
 //! Step 7 of 7: the job that advances backfills, in bounded passes.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
@@ -17,6 +20,8 @@ use crate::runs::{self, Trigger};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "backfills";
+/// After this time a pass ends, and the next one continues: a turn of a job must end within its limit.
+pub const PASS: Duration = Duration::from_secs(120);
 /// How many stretches of one backfill a pass evaluates, so that a span with few selected times delays no other
 /// backfill.
 const STRETCHES: usize = 50;
@@ -28,7 +33,7 @@ pub struct Pass {
     pub started: u64,
     /// Backfills that ended.
     pub finished: u64,
-    /// Whether a backfill has more times to evaluate, and room for a run.
+    /// Whether a backfill has more times to evaluate, and room for a run; or the pass was cut.
     pub has_more: bool,
     /// Backfills whose statements failed.
     pub failed: u64,
@@ -42,16 +47,40 @@ impl Pass {
     }
 }
 
-/// Advances every running backfill, the oldest first. A failure is logged and counted.
+/// The backfill after which the next pass of an instance begins. It moves before a backfill is advanced, so a pass that is
+/// cut, fails or is stopped is continued behind that backfill.
+#[derive(Debug, Default)]
+pub struct BackfillCursor(Mutex<Uuid>);
+
+impl BackfillCursor {
+    fn position(&self) -> Uuid {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn move_to(&self, backfill: Uuid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = backfill;
+    }
+}
+
+/// Advances the running backfills behind the cursor, the oldest first, until `limit` has passed. A failure is logged and
+/// counted. A pass that comes to the newest sets the cursor back to the oldest.
 ///
 /// A backfill whose team has started as many runs as it may waits for a later turn.
 ///
 /// # Errors
 /// Fails if the database fails; the changes of other backfills remain committed.
-pub async fn advance_backfills(pool: &PgPool, default: DefaultRate, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut done = Pass::default();
-    let running = table::list_running(&mut *pool.acquire().await?).await?;
+pub async fn advance_backfills(
+    pool: &PgPool,
+    cursor: &BackfillCursor,
+    limit: Duration,
+    default: DefaultRate,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Pass> {
+    let (began, mut done, last) = (Instant::now(), Pass::default(), cursor.position());
+    let mut running = table::list_running(&mut *pool.acquire().await?).await?;
+    running.retain(|(id, _)| *id > last);
     for (id, workflow) in running {
+        cursor.move_to(id);
         match step_one(pool, id, WorkflowId(workflow), default, now).await {
             Ok(step) => {
                 done.started += step.started;
@@ -63,7 +92,11 @@ pub async fn advance_backfills(pool: &PgPool, default: DefaultRate, now: DateTim
                 done.failed += 1;
             }
         }
+        if began.elapsed() >= limit {
+            return Ok(Pass { has_more: true, ..done });
+        }
     }
+    cursor.move_to(Uuid::nil());
     Ok(done)
 }
 

@@ -75,12 +75,12 @@ pub(super) async fn find_unfinished(tx: &mut PgConnection, workflow: WorkflowId)
     .await
 }
 
-/// Lists the backfills that create runs, each with its workflow.
+/// Lists the backfills that create runs, each with its workflow, in the order of their ids, which is that of their creation.
 pub(super) async fn list_running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
         -- running backfills
-        SELECT id, workflow_id FROM backfills WHERE state = 'running' ORDER BY created_on, id
+        SELECT id, workflow_id FROM backfills WHERE state = 'running' ORDER BY id
         "#
     )
     .fetch_all(db)

@@ -53,8 +53,9 @@ pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
 
 /// Advances each running backfill.
 pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
-    let default = app.config.requested_fires();
-    let pass = backfills::advance_backfills(&app.pools.work, default, app.database_time().await?).await?;
+    let (pool, cursor, default) = (&app.pools.work, &app.backfill_cursor, app.config.requested_fires());
+    let now = app.database_time().await?;
+    let pass = backfills::advance_backfills(pool, cursor, backfills::PASS, default, now).await?;
     if pass.started > 0 {
         app.wake.notify();
     }
