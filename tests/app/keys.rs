@@ -64,6 +64,34 @@ async fn unusable_keys_are_not_ensured() {
     s.end().await;
 }
 
+/// The app's task waits for this command. A rotation or a revocation that leaves the old key in the secret store must not keep each
+/// later task from its start.
+#[tokio::test]
+async fn ended_keys_stop_no_start() {
+    let s = Story::today().await;
+    let key = generate("admin").await;
+    let words = ["--kind", "admin", "--name", "operator", "--accept-ended"];
+    let warned = async |why: &str| {
+        let output = ensure(&s, &key, &words).await;
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{log}");
+        assert!(log.contains("WARN") && log.contains("ended key accepted") && log.contains(why), "{log}");
+        assert!(log.contains(&key[..16]) && !log.contains(&key[16..]), "{log}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("key {} has ended\n", &key[..16]));
+        Api::new(s.url(), &key).get("/api/v1/keys").await.expect(401);
+    };
+    let created = ensure(&s, &key, &words).await;
+    assert_eq!(String::from_utf8_lossy(&created.stdout), format!("key {} created\n", &key[..16]));
+    s.execute("UPDATE api_keys SET revoked_on = now() WHERE name = 'operator'").await;
+    warned("it was revoked").await;
+    s.execute("UPDATE api_keys SET revoked_on = NULL, expires_on = now() WHERE name = 'operator'").await;
+    warned("it has expired").await;
+    assert_eq!(s.count("SELECT count(*) FROM api_keys WHERE name = 'operator'").await, 1, "it is not created again");
+    let other = ensure(&s, &key, &["--kind", "scheduler", "--name", "operator", "--accept-ended"]).await;
+    expect_error(&other, "a key of another kind");
+    s.end().await;
+}
+
 /// So a deployment that stores a key of version 0.1 can run the command, too.
 #[tokio::test]
 async fn ensured_keys_of_version_0_1_exist() {

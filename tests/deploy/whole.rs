@@ -130,6 +130,10 @@ async fn the_app_waits_for_its_schema(account: &Account) {
     };
     assert_eq!(waits("app"), ["scheduler-key SUCCESS", "admin-key SUCCESS"]);
     assert_eq!(waits("scheduler-key"), ["migrate SUCCESS"]);
+    for name in ["scheduler-key", "admin-key"] {
+        let words = container(name)["command"].as_array().unwrap();
+        assert_eq!(words.last().unwrap(), "--accept-ended", "a key that was rotated or revoked stops no task");
+    }
     let app = container("app");
     assert_eq!((&app["essential"], &app["readonlyRootFilesystem"]), (&Value::Bool(true), &Value::Bool(true)));
     assert_eq!((&app["user"], &app["stopTimeout"]), (&Value::from("65532:65532"), &Value::from(120)));

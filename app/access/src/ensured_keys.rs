@@ -17,6 +17,8 @@ pub enum EnsureOutcome {
     Created(Box<Key>),
     /// The key existed.
     Existed(Box<Key>),
+    /// The key existed, and was revoked or has expired: no call makes it active again.
+    Ended(Box<Key>, EnsureRefusal),
     /// The key cannot be used.
     Refused(EnsureRefusal),
 }
@@ -77,10 +79,13 @@ pub async fn ensure_key(
     if !matches_digest(&text, &hash) {
         return Ok(EnsureOutcome::Refused(EnsureRefusal::OtherSecret));
     }
-    Ok(match refuse_existing(&key, holder, restrictions, edit) {
-        Some(refusal) => EnsureOutcome::Refused(refusal),
-        None => EnsureOutcome::Existed(Box::new(key)),
-    })
+    if let Some(end) = find_end(&key, edit) {
+        return Ok(EnsureOutcome::Ended(Box::new(key), end));
+    }
+    if !has_rights(&key, holder, restrictions) {
+        return Ok(EnsureOutcome::Refused(EnsureRefusal::OtherRights));
+    }
+    Ok(EnsureOutcome::Existed(Box::new(key)))
 }
 
 fn refuse_text(text: &KeyText<'_>, kind: Kind) -> Option<EnsureRefusal> {
@@ -91,18 +96,18 @@ fn refuse_text(text: &KeyText<'_>, kind: Kind) -> Option<EnsureRefusal> {
     }
 }
 
+fn find_end(key: &Key, edit: &Edit) -> Option<EnsureRefusal> {
+    if key.revoked_on.is_some() {
+        return Some(EnsureRefusal::Revoked);
+    }
+    key.has_expired(edit.now).then_some(EnsureRefusal::Expired)
+}
+
 /// The end of a key is not compared: a rotation changes it.
-fn refuse_existing(key: &Key, holder: Holder, restrictions: &Restrictions, edit: &Edit) -> Option<EnsureRefusal> {
+fn has_rights(key: &Key, holder: Holder, restrictions: &Restrictions) -> bool {
     let scopes = match &restrictions.scopes {
         Some(named) => holder.scopes().limited_to(named.iter().copied()),
         None => holder.scopes(),
     };
-    if key.revoked_on.is_some() {
-        return Some(EnsureRefusal::Revoked);
-    }
-    if key.has_expired(edit.now) {
-        return Some(EnsureRefusal::Expired);
-    }
-    let is_same = key.holder() == holder && key.scopes == scopes && key.allowed_cidrs == restrictions.allowed_cidrs;
-    (!is_same).then_some(EnsureRefusal::OtherRights)
+    key.holder() == holder && key.scopes == scopes && key.allowed_cidrs == restrictions.allowed_cidrs
 }

@@ -41,6 +41,15 @@ pub(crate) struct NamedKey {
     allowed_cidrs: Option<Vec<IpNet>>,
 }
 
+/// What `keys ensure` does with a key that was revoked or has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedKey {
+    /// It fails.
+    Refused,
+    /// It warns, and creates nothing.
+    Accepted,
+}
+
 impl NamedKey {
     fn parse(&self, now: DateTime<Utc>) -> anyhow::Result<(Holder, Restrictions)> {
         field::check_name("name", &self.name).map_err(|error| anyhow!("--{}", error.detail))?;
@@ -73,6 +82,7 @@ pub(crate) async fn ensure_key(
     tx: &mut PgConnection,
     key: &str,
     named: &NamedKey,
+    ended: EndedKey,
     edit: &Edit,
 ) -> anyhow::Result<String> {
     let (holder, restrictions) = named.parse(edit.now)?;
@@ -80,7 +90,13 @@ pub(crate) async fn ensure_key(
     match ensured.context("cannot create the key")? {
         EnsureOutcome::Created(key) => Ok(format!("key {} created", key.prefix)),
         EnsureOutcome::Existed(key) => Ok(format!("key {} exists", key.prefix)),
-        EnsureOutcome::Refused(refusal) => bail!("the key in CRONBOX_KEY cannot be used: {refusal}"),
+        EnsureOutcome::Ended(key, why) if ended == EndedKey::Accepted => {
+            tracing::warn!(key = %key.prefix, "ended key accepted: {why}");
+            Ok(format!("key {} has ended", key.prefix))
+        }
+        EnsureOutcome::Ended(_, refusal) | EnsureOutcome::Refused(refusal) => {
+            bail!("the key in CRONBOX_KEY cannot be used: {refusal}")
+        }
     }
 }
 

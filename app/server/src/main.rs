@@ -20,7 +20,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use db::{NewLogin, NewLogins, PgConnection, PgPool, Pooler, SchemaState, make_logins};
 use executor::Shutdown;
-use keys_command::{NamedKey, parse_word};
+use keys_command::{EndedKey, NamedKey, parse_word};
 use ledger::acceptance::{self, Keep};
 use mimalloc::MiMalloc;
 use schedule::{Clock, Environment, ZoneSet};
@@ -242,6 +242,9 @@ enum Keys {
         /// The key, as `cronbox-app keys generate` prints it; better in the environment, because other users can read a command line.
         #[arg(long, env = "CRONBOX_KEY", hide_env_values = true)]
         key: String,
+        /// Succeed with a warning if the key was revoked or has expired, so that what waits for this command starts.
+        #[arg(long)]
+        accept_ended: bool,
         #[command(flatten)]
         named: NamedKey,
     },
@@ -280,7 +283,10 @@ async fn main() -> ExitCode {
         Command::Keys(Keys::Revoke { database, id }) => revoke_key(&database, id).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
         Command::Keys(Keys::Create { database, named }) => create_key(&database, &named).await,
-        Command::Keys(Keys::Ensure { database, key, named }) => ensure_key(&database, &key, &named).await,
+        Command::Keys(Keys::Ensure { database, key, accept_ended, named }) => {
+            let ended = if accept_ended { EndedKey::Accepted } else { EndedKey::Refused };
+            ensure_key(&database, &key, &named, ended).await
+        }
         Command::Keys(Keys::Generate { kind }) => {
             println!("{}", make_key_text(kind));
             Ok(())
@@ -455,12 +461,12 @@ async fn reencrypt(database: &Database, secrets: &SecretsKeys, data_keys: DataKe
     Ok(())
 }
 
-async fn ensure_key(database: &Database, key: &str, named: &NamedKey) -> anyhow::Result<()> {
+async fn ensure_key(database: &Database, key: &str, named: &NamedKey, ended: EndedKey) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let sentence = keys_command::ensure_key(&mut tx, key, named, &edit).await?;
+    let sentence = keys_command::ensure_key(&mut tx, key, named, ended, &edit).await?;
     tx.commit().await?;
     println!("{sentence}");
     Ok(())

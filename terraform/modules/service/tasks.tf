@@ -41,14 +41,15 @@ locals {
         CRONBOX_NOTIFY_PASSWORD = "${aws_secretsmanager_secret.login["notifier"].arn}:password::"
       } : {})
     }
+    # A key that was rotated or revoked before the secret had its successor must not keep later tasks from their start.
     scheduler-key = {
-      command     = ["keys", "ensure", "--kind", "scheduler", "--name", "runner"]
+      command     = ["keys", "ensure", "--kind", "scheduler", "--name", "runner", "--accept-ended"]
       waits_for   = ["migrate"]
       environment = local.connection
       secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["scheduler"].arn })
     }
     admin-key = {
-      command     = ["keys", "ensure", "--kind", "admin", "--name", "operator"]
+      command     = ["keys", "ensure", "--kind", "admin", "--name", "operator", "--accept-ended"]
       waits_for   = ["migrate"]
       environment = local.connection
       secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["admin"].arn })

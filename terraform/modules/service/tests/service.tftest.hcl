@@ -209,6 +209,11 @@ run "the_app" {
     condition     = local.containers.migrate.environment.CRONBOX_SERVE_LOGIN == "cronbox_serve_test_1"
     error_message = "The migration makes the login that the secret names."
   }
+
+  assert {
+    condition     = alltrue([for name in ["scheduler-key", "admin-key"] : contains(local.containers[name].command, "--accept-ended")])
+    error_message = "A key that was rotated or revoked stops no task."
+  }
 }
 
 run "notifications_get_their_urls_from_secrets" {
