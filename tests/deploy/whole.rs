@@ -70,6 +70,7 @@ async fn all_modules_are_applied_and_destroyed() {
     assert!(kept.iter().any(|secret| secret == SCHEDULER_KEY), "a new version without keys keeps them");
     assert!(kept.iter().any(|secret| secret == ADMIN_KEY), "a new version without keys keeps them");
     the_app_waits_for_its_schema(&account).await;
+    logins_and_passwords_are_of_one_version(&account).await;
     policies::notifier_publishes_to(&account, BUS, TOPIC).await;
 
     dev.destroy().await;
@@ -144,4 +145,27 @@ async fn the_app_waits_for_its_schema(account: &Account) {
         ["CRONBOX_SECRETS_KEY", "CRONBOX_SMTP_URL", "PGPASSWORD", "PGUSER"],
         "the login of least privilege"
     );
+}
+
+/// A task of an older revision that starts after a rotation must not give its old login the new password.
+async fn logins_and_passwords_are_of_one_version(account: &Account) {
+    for definition in ["cronbox-dev-app", "cronbox-dev-operator"] {
+        let described = account.aws(["ecs", "describe-task-definition", "--task-definition", definition]).await;
+        let container = described["taskDefinition"]["containerDefinitions"][0].clone();
+        let of = |list: &str, value: &str| -> Vec<(String, String)> {
+            let named = container[list].as_array().unwrap().iter();
+            named.map(|one| (text(&one["name"]), text(&one[value]))).collect()
+        };
+        let fixed = of("environment", "value");
+        assert!(fixed.iter().all(|(name, _)| !name.ends_with("_LOGIN")), "{definition}: {fixed:?}");
+        let secrets = of("secrets", "valueFrom");
+        for program in ["SERVE", "PUBLISH", "NOTIFY"] {
+            let found = |end: &str| {
+                let name = format!("CRONBOX_{program}_{end}");
+                secrets.iter().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("{definition} lacks {name}"))
+            };
+            let ((_, login), (_, password)) = (found("LOGIN"), found("PASSWORD"));
+            assert_eq!(login.strip_suffix(":username::"), password.strip_suffix(":password::"), "{definition}");
+        }
+    }
 }

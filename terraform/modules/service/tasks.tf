@@ -6,6 +6,9 @@ locals {
   owner     = { PGUSER = "${local.database.owner_secret_arn}:username::", PGPASSWORD = "${local.database.owner_secret_arn}:password::" }
   app_login = { PGUSER = "${aws_secretsmanager_secret.login["app"].arn}:username::", PGPASSWORD = "${aws_secretsmanager_secret.login["app"].arn}:password::" }
 
+  # The programs whose logins a migration makes, as its variables name them.
+  programs = merge({ SERVE = "app", PUBLISH = "publisher" }, var.has_notifier ? { NOTIFY = "notifier" } : {})
+
   # The login is in PGUSER and PGPASSWORD.
   connection = { DATABASE_URL = "postgres://${local.database.host}:${local.database.port}/${local.database.name}?sslmode=verify-full" }
 
@@ -28,18 +31,15 @@ locals {
   containers = {
     migrate = {
       # After a migration the version before must still start: a rollback, a scale-out and a crash all start its tasks.
-      command   = ["migrate", "--roles", "--accept-newer"]
-      waits_for = []
-      environment = merge(local.connection, {
-        CRONBOX_SERVE_LOGIN   = local.logins.app
-        CRONBOX_PUBLISH_LOGIN = local.logins.publisher
-      }, var.has_notifier ? { CRONBOX_NOTIFY_LOGIN = local.logins.notifier } : {})
-      secrets = merge(local.owner, {
-        CRONBOX_SERVE_PASSWORD   = "${aws_secretsmanager_secret.login["app"].arn}:password::"
-        CRONBOX_PUBLISH_PASSWORD = "${aws_secretsmanager_secret.login["publisher"].arn}:password::"
-        }, var.has_notifier ? {
-        CRONBOX_NOTIFY_PASSWORD = "${aws_secretsmanager_secret.login["notifier"].arn}:password::"
-      } : {})
+      command     = ["migrate", "--roles", "--accept-newer"]
+      waits_for   = []
+      environment = local.connection
+      # Also the names come from the secrets. After a rotation a task of an older revision may still start, for example after a rollback: it
+      # then makes the login that it uses, and changes no password of the login that all other tasks use.
+      secrets = merge(local.owner, [for program, login in local.programs : {
+        "CRONBOX_${program}_LOGIN"    = "${aws_secretsmanager_secret.login[login].arn}:username::"
+        "CRONBOX_${program}_PASSWORD" = "${aws_secretsmanager_secret.login[login].arn}:password::"
+      }]...)
     }
     # A key that was rotated or revoked before the secret had its successor must not keep later tasks from their start.
     scheduler-key = {
@@ -89,6 +89,8 @@ locals {
       mountPoints            = []
       volumesFrom            = []
       systemControls         = []
+      # Raising it starts new tasks, which read the secrets anew.
+      dockerLabels = { "cronbox.secrets-version" = tostring(var.secrets_version) }
       # The longest that Fargate permits, for runs that end. A migration may take long before the app starts.
       stopTimeout = 120
       logConfiguration = {

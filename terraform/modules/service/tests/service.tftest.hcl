@@ -206,8 +206,11 @@ run "the_app" {
   }
 
   assert {
-    condition     = local.containers.migrate.environment.CRONBOX_SERVE_LOGIN == "cronbox_serve_test_1"
-    error_message = "The migration makes the login that the secret names."
+    condition = (
+      local.containers.migrate.environment == local.connection &&
+      alltrue([for name in ["CRONBOX_SERVE_LOGIN", "CRONBOX_SERVE_PASSWORD", "CRONBOX_PUBLISH_LOGIN", "CRONBOX_PUBLISH_PASSWORD"] : contains(keys(local.containers.migrate.secrets), name)])
+    )
+    error_message = "The migration makes the login that the secret names: with a name of the task definition it would give the login of the tasks that run another password."
   }
 
   assert {
@@ -275,7 +278,7 @@ run "the_notifier_has_a_login_of_its_own" {
   }
 
   assert {
-    condition     = local.logins.notifier == "cronbox_notify_test_1" && local.containers.migrate.environment.CRONBOX_NOTIFY_LOGIN == "cronbox_notify_test_1"
+    condition     = local.logins.notifier == "cronbox_notify_test_1" && contains(keys(local.containers.migrate.secrets), "CRONBOX_NOTIFY_LOGIN")
     error_message = "The migration makes the login that the secret names."
   }
 }
@@ -305,12 +308,12 @@ run "an_operators_command_has_what_a_migration_has" {
 
   assert {
     condition     = aws_ecs_task_definition.operator.family == "cronbox-test-operator" && local.operator.environment == merge(local.containers.migrate.environment, { CRONBOX_ENV = "test" })
-    error_message = "Each command of cronbox-app works there: it has the address, the logins and the environment."
+    error_message = "Each command of cronbox-app works there: it has the address and the environment."
   }
 
   assert {
-    condition     = toset(keys(local.operator.secrets)) == toset(["CRONBOX_PUBLISH_PASSWORD", "CRONBOX_SECRETS_KEY", "CRONBOX_SERVE_PASSWORD", "PGPASSWORD", "PGUSER"])
-    error_message = "The owner's login, the passwords of the others, the key that encrypts, and no key of the API."
+    condition     = toset(keys(local.operator.secrets)) == toset(["CRONBOX_PUBLISH_LOGIN", "CRONBOX_PUBLISH_PASSWORD", "CRONBOX_SECRETS_KEY", "CRONBOX_SERVE_LOGIN", "CRONBOX_SERVE_PASSWORD", "PGPASSWORD", "PGUSER"])
+    error_message = "The owner's login, the names and passwords of the others, the key that encrypts, and no key of the API."
   }
 
   assert {
@@ -354,7 +357,7 @@ run "a_rotation_makes_new_tasks_with_another_login" {
   }
 
   assert {
-    condition     = local.containers.migrate.environment.CRONBOX_SERVE_LOGIN == "cronbox_serve_test_2" && local.logins.publisher == "cronbox_publish_test_2"
+    condition     = local.definitions[0].dockerLabels["cronbox.secrets-version"] == "2" && local.logins.app == "cronbox_serve_test_2" && local.logins.publisher == "cronbox_publish_test_2"
     error_message = "The task definition changes, so that ECS starts new tasks; those that run keep a login that is valid."
   }
 }
