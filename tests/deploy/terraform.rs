@@ -1,9 +1,11 @@
 //! Terraform in a copy of the operator's folder, so that no files are left in the repository.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use local::config::target_folder;
+use regex::Regex;
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -99,6 +101,21 @@ impl Dev {
     /// The value of an output.
     pub(crate) async fn output(&self, name: &str) -> Value {
         json(&run(Command::new("terraform").current_dir(&self.folder).args(["output", "-json", name])).await)
+    }
+
+    /// The resources that this one needs, directly or by others, as `terraform graph` says.
+    pub(crate) async fn dependencies_of(&self, resource: &str) -> BTreeSet<String> {
+        let mut graph = Command::new("terraform");
+        let said = run(graph.current_dir(&self.folder).arg("graph").stdin(Stdio::null())).await;
+        let edge = Regex::new(r#""([^"]+)" -> "([^"]+)""#).unwrap();
+        let edges: Vec<(String, String)> =
+            edge.captures_iter(&said).map(|edge| (edge[1].to_owned(), edge[2].to_owned())).collect();
+        let (mut found, mut waiting) = (BTreeSet::new(), vec![resource.to_owned()]);
+        while let Some(next) = waiting.pop() {
+            let needed = edges.iter().filter(|(from, _)| *from == next).map(|(_, to)| to.clone());
+            waiting.extend(needed.filter(|to| found.insert(to.clone())));
+        }
+        found
     }
 
     /// The addresses in the state.

@@ -78,6 +78,26 @@ async fn all_modules_are_applied_and_destroyed() {
     assert_eq!(account.inventory().await, "");
 }
 
+/// One apply upgrades the app and the functions. A function that changed first would read a schema that no task has made yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_change_after_the_app() {
+    let account = Account::empty().await;
+    let dev = Dev::with_values("deploy-order", account.endpoint(), &values(&account).await).await;
+    dev.init().await;
+    let service = "module.service.aws_ecs_service.app";
+    for function in [
+        "module.cron.aws_lambda_function.publisher",
+        "module.cron.aws_lambda_function.runner",
+        "module.notifier.aws_lambda_function.notifier",
+    ] {
+        let needed = dev.dependencies_of(function).await;
+        assert!(needed.contains(service), "{function} needs {needed:?}");
+    }
+    let needed = dev.dependencies_of(service).await;
+    assert!(needed.contains("module.service.aws_ecs_task_definition.app"), "the graph was not read: {needed:?}");
+    assert!(!needed.iter().any(|one| one.starts_with("module.cron.")), "the first apply has a beginning: {needed:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_refuses_what_cannot_work() {
     let account = Account::empty().await;

@@ -51,6 +51,7 @@ module "cron" {
   vpc_id                     = module.network.vpc_id
   subnet_ids                 = module.network.private_subnet_ids
   app_base_url               = module.service.url
+  app_deployment             = module.service.deployment
   database_security_group_id = module.service.database.security_group_id
   database_host              = module.service.database.host
   database_name              = module.service.database.name

@@ -41,6 +41,7 @@ module "cron" {
   subnet_ids                 = var.subnet_ids
   app_security_group_ids     = [module.service.balancer_security_group_id]
   app_base_url               = module.service.url
+  app_deployment             = module.service.deployment
   database_security_group_id = module.service.database.security_group_id
   database_host              = module.service.database.host
   database_port              = module.service.database.port

@@ -37,10 +37,11 @@ module "service" {
   permissions_boundary_arn = var.permissions_boundary_arn
   iam_path                 = var.iam_path
 
-  image        = var.image
-  architecture = var.architecture
-  size         = var.app_size
-  settings     = var.app_settings
+  image           = var.image
+  architecture    = var.architecture
+  size            = var.app_size
+  settings        = var.app_settings
+  waits_for_tasks = var.endpoint_url == null
 
   vpc_id              = local.vpc_id
   subnet_ids          = local.subnet_ids
@@ -89,6 +90,7 @@ module "cron" {
   interface_endpoint_service_names = var.interface_endpoint_service_names
   endpoint_security_group_ids      = var.endpoint_security_group_ids
   app_security_group_ids           = local.makes_app ? local.balancer_group_ids : var.app_security_group_ids
+  app_deployment                   = local.makes_app ? module.service[0].deployment : null
   dead_letter_operator_arns        = var.dead_letter_operator_arns
 
   database_security_group_id = local.makes_app ? module.service[0].database.security_group_id : var.database_security_group_id
@@ -126,6 +128,7 @@ module "notifier" {
   target_arns         = var.notifier.target_arns
   target_kms_key_arns = var.notifier.target_kms_key_arns
   public_url          = coalesce(var.public_url, local.makes_app ? module.service[0].url : var.app_base_url)
+  app_deployment      = local.makes_app ? module.service[0].deployment : null
 
   vpc_id                      = local.vpc_id
   subnet_ids                  = local.subnet_ids

@@ -1,4 +1,9 @@
-# What the publisher and the runner have in common: which service may use their roles, and what both may do.
+# What the publisher and the runner have in common: after what they change, which service may use their roles, and what both may do.
+
+# A function that changed before the app's deployment would read a schema that is not there yet, and would stay new if ECS rolled the app back.
+resource "terraform_data" "app_deployment" {
+  input = var.app_deployment
+}
 
 # Lambda accepts only a role of its own account, from a caller that may pass it. AWS documents no
 # condition for this trust, and a false one would stop every invocation.

@@ -103,7 +103,7 @@ resource "aws_lambda_function" "publisher" {
   tags = var.tags
 
   # A permission that is not in effect yet is an error in the first minute.
-  depends_on = [aws_iam_role_policy.publisher]
+  depends_on = [aws_iam_role_policy.publisher, terraform_data.app_deployment]
 
   lifecycle {
     precondition {

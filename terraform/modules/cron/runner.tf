@@ -53,7 +53,7 @@ resource "aws_lambda_function" "runner" {
 
   tags = var.tags
 
-  depends_on = [aws_iam_role_policy.runner]
+  depends_on = [aws_iam_role_policy.runner, terraform_data.app_deployment]
 
   lifecycle {
     precondition {

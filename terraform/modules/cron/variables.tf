@@ -58,6 +58,12 @@ variable "iam_path" {
   }
 }
 
+variable "app_deployment" {
+  description = "What must be complete before a function changes: output deployment of modules/service. New functions expect the schema that the tasks of the new app make. Null = the app runs elsewhere, and the order is yours (docs/deploy.md#upgrade)."
+  type        = string
+  default     = null
+}
+
 # Network
 
 variable "vpc_id" {

@@ -27,6 +27,11 @@ resource "aws_cloudwatch_log_group" "notifier" {
   tags              = var.tags
 }
 
+# A function that changed before the app's deployment would read a schema that is not there yet, and would stay new if ECS rolled the app back.
+resource "terraform_data" "app_deployment" {
+  input = var.app_deployment
+}
+
 resource "aws_lambda_function" "notifier" {
   # checkov:skip=CKV_AWS_116: the event invoke config below sends failures to a queue, with their error
   # checkov:skip=CKV_AWS_173: no variable contains a secret, and Lambda encrypts them with AWS's own key
@@ -75,7 +80,7 @@ resource "aws_lambda_function" "notifier" {
   tags = var.tags
 
   # A permission that is not in effect yet is an error in the first minute.
-  depends_on = [aws_iam_role_policy.notifier]
+  depends_on = [aws_iam_role_policy.notifier, terraform_data.app_deployment]
 
   lifecycle {
     precondition {

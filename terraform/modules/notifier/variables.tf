@@ -45,6 +45,12 @@ variable "iam_path" {
   }
 }
 
+variable "app_deployment" {
+  description = "What must be complete before the function changes: output deployment of modules/service. A new function expects the schema that the tasks of the new app make. Null = the app runs elsewhere, and the order is yours (docs/deploy.md#upgrade)."
+  type        = string
+  default     = null
+}
+
 # Targets
 
 variable "target_arns" {

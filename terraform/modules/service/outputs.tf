@@ -43,6 +43,11 @@ output "admin_key_secret_arn" {
   value       = aws_secretsmanager_secret.key["admin"].arn
 }
 
+output "deployment" {
+  description = "The service, when its new tasks answer: for app_deployment of the modules cron and notifier, whose functions expect the schema that these tasks have made."
+  value       = aws_ecs_service.app.id
+}
+
 output "operator_network" {
   description = "The network of an operator's task, for `aws ecs run-task --network-configuration` (docs/runbook.md#operator-commands)."
   value       = "awsvpcConfiguration={subnets=[${join(",", var.subnet_ids)}],securityGroups=[${aws_security_group.app.id}],assignPublicIp=DISABLED}"

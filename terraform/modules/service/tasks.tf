@@ -151,6 +151,8 @@ resource "aws_ecs_service" "app" {
   desired_count   = var.size.min
   launch_type     = "FARGATE"
   propagate_tags  = "SERVICE"
+  # The functions change after this service, so an apply that goes on has tasks that have migrated the database.
+  wait_for_steady_state = var.waits_for_tasks
   # After the loss of a zone, the tasks return to both.
   availability_zone_rebalancing = "ENABLED"
   tags                          = var.tags
@@ -178,9 +180,21 @@ resource "aws_ecs_service" "app" {
     container_port   = local.api_port
   }
 
+  # A migration tries for ten minutes to get its locks, and takes as long as a large table needs.
+  timeouts {
+    create = "40m"
+    update = "40m"
+  }
+
   lifecycle {
     # The scaling decides, also about a fixed size.
     ignore_changes = [desired_count]
+
+    # After a rollback the service is steady, too.
+    postcondition {
+      condition     = self.task_definition == aws_ecs_task_definition.app.arn
+      error_message = "ECS has rolled the deployment back, because the new tasks did not start: the tasks before still run, and no function was changed. docs/runbook.md#app-unhealthy"
+    }
   }
 
   depends_on = [aws_lb_listener.https, aws_vpc_security_group_ingress_rule.database_from_app, aws_vpc_security_group_egress_rule.app_to_all]

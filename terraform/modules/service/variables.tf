@@ -78,6 +78,12 @@ variable "size" {
   }
 }
 
+variable "waits_for_tasks" {
+  description = "Whether an apply waits until the new tasks answer, so that the functions change after them, and ends with an error if ECS rolls the deployment back. An emulator runs no tasks."
+  type        = bool
+  default     = true
+}
+
 variable "settings" {
   description = "Further variables of the app, as docs/deploy.md lists them, for example { CRONBOX_RETENTION_DAYS = \"30\" }. No secrets."
   type        = map(string)

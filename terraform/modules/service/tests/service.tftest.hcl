@@ -133,6 +133,11 @@ run "the_service" {
   }
 
   assert {
+    condition     = aws_ecs_service.app.wait_for_steady_state
+    error_message = "The functions, which expect the schema of the new tasks, change after these."
+  }
+
+  assert {
     condition     = aws_appautoscaling_target.app.max_capacity == 6 && aws_cloudwatch_metric_alarm.queue[0].metric_name == "RunsWaitingSeconds"
     error_message = "More tasks when runs wait."
   }
