@@ -6,4 +6,4 @@ mod login;
 mod secret;
 
 pub use arguments::Database;
-pub use login::Login;
+pub use login::{Login, SecretVersions};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lambda_database::Login;
+use lambda_database::{Login, SecretVersions};
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ async fn invoke(notifier: &Notifier, login: &Login, event: LambdaEvent<Value>) -
     let mut done = notifier.run_tick(deadline, &mut report).await.map_err(anyhow::Error::from);
     // The secret is read again only once: a second refusal is an error, and the next tick tries again.
     if let Err(error) = &done
-        && login.renewed_after(notifier.pool(), error).await
+        && login.renewed_after(notifier.pool(), error, SecretVersions::CurrentOrPrevious).await
     {
         done = notifier.run_tick(deadline, &mut report).await.map_err(anyhow::Error::from);
     }

@@ -39,7 +39,8 @@ impl Vault {
         let config = config.region(Region::new("us-east-1")).endpoint_url(&moto.endpoint);
         let config = config.credentials_provider(Credentials::new("a", "b", None, None, "test"));
         let secrets = Client::from_conf(config.build());
-        let made = secrets.create_secret().name("database").secret_string(secret(&secured, "first")).send().await;
+        let first = secret(&secured, "rotating", "first");
+        let made = secrets.create_secret().name("database").secret_string(first).send().await;
         let arn = made.unwrap().arn.unwrap();
         let vault = Vault { secured, world, moto, secrets, arn };
         vault.execute("CREATE ROLE rotating LOGIN PASSWORD 'first' IN ROLE cronbox_publisher".to_owned()).await;
@@ -65,8 +66,13 @@ impl Vault {
 
     /// Changes the password in the secret.
     async fn rotate_in_the_secret(&self, password: &str) {
+        self.store_login("rotating", password).await;
+    }
+
+    /// Stores a login as the current version of the secret.
+    async fn store_login(&self, user: &str, password: &str) {
         let put = self.secrets.put_secret_value().secret_id(&self.arn);
-        put.secret_string(secret(&self.secured, password)).send().await.unwrap();
+        put.secret_string(secret(&self.secured, user, password)).send().await.unwrap();
     }
 
     async fn execute(&self, statement: String) {
@@ -74,9 +80,9 @@ impl Vault {
     }
 }
 
-fn secret(secured: &Secured, password: &str) -> String {
+fn secret(secured: &Secured, user: &str, password: &str) -> String {
     let port = secured.port();
-    json!({"engine": "postgres", "username": "rotating", "password": password, "host": "localhost", "port": port, "dbname": "cronbox"})
+    json!({"engine": "postgres", "username": user, "password": password, "host": "localhost", "port": port, "dbname": "cronbox"})
         .to_string()
 }
 
@@ -110,6 +116,30 @@ async fn warm_lambdas_drain_despite_a_rotation() {
     vault.rotate_in_the_secret("third").await;
     assert_eq!(tick().await.1["created"], json!(1));
     assert!(vault.world.schedule(lost).await.is_some());
+}
+
+/// A raised `secrets_version` of Terraform stores the next login minutes before a task of the app makes it. A Lambda that starts meanwhile
+/// uses the version of the secret before it, and the next login once the one before has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cold_lambdas_use_the_login_before() {
+    let vault = Vault::new().await;
+    vault.store_login("rotating_2", "second").await;
+    let (runtime, (invoke, mut answered)) = Runtime::new();
+    let mut command = vault.with_secret(vault.world.lambda_command(&serve(runtime).await));
+    let _lambda = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut tick = async || -> (String, Value) {
+        invoke.send(json!({"source": "aws.events"})).unwrap();
+        answer(&mut answered).await
+    };
+    vault.world.create("0 9 * * *", "UTC").await;
+    let (kind, report) = tick().await;
+    assert_eq!((kind.as_str(), &report["created"]), ("response", &json!(1)), "{report}");
+
+    vault.execute("CREATE ROLE rotating_2 LOGIN PASSWORD 'second' IN ROLE cronbox_publisher".to_owned()).await;
+    vault.rotate_in_the_database("of no secret").await;
+    vault.world.create("0 10 * * *", "UTC").await;
+    let (kind, report) = tick().await;
+    assert_eq!((kind.as_str(), &report["created"]), ("response", &json!(1)), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lambda_database::Login;
+use lambda_database::{Login, SecretVersions};
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -58,7 +58,9 @@ async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>)
     // Boxed, as below.
     let drained = match Box::pin(work(publisher, is_sweep, deadline)).await {
         // The secret is read again only once: a second refusal is an error, and the next tick tries again.
-        Err(error) if Box::pin(login.renewed_after(publisher.pool(), &error)).await => {
+        Err(error)
+            if Box::pin(login.renewed_after(publisher.pool(), &error, SecretVersions::CurrentOrPrevious)).await =>
+        {
             Box::pin(work(publisher, is_sweep, deadline)).await
         }
         drained => drained,

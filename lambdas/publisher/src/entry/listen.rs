@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use db::Listener;
-use lambda_database::Login;
+use lambda_database::{Login, SecretVersions};
 use tokio::net::TcpListener;
 
 use crate::claim;
@@ -116,7 +116,7 @@ impl Publisher {
     /// Renews the login; the next statement shows whether that helped.
     async fn log_in_anew(&self, login: Option<&Login>, error: &anyhow::Error) {
         if let Some(login) = login {
-            login.renewed_after(self.pool(), error).await;
+            login.renewed_after(self.pool(), error, SecretVersions::Current).await;
         }
     }
 
