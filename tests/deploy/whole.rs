@@ -112,7 +112,7 @@ async fn values(account: &Account) -> String {
         "region = \"us-east-1\"\naccount_id = \"123456789012\"\n\
          image = \"123456789012.dkr.ecr.us-east-1.amazonaws.com/cronbox@sha256:{}\"\n\
          domain = \"cron.example.com\"\ncertificate_arn = \"{certificate}\"\n\
-         app_size = {{ min = 2, max = 2 }}\ndatabase = {{ is_protected = false }}\nendpoint_url = \"{}\"\n\
+         app_size = {{ min = 2, max = 2 }}\ndatabase = {{ is_protected = false, keeps_backups = false }}\nendpoint_url = \"{}\"\n\
          notifier = {{ target_arns = [\"{BUS}\", \"{TOPIC}\"] }}\n\
          mail = {{ smtp_url_secret_arn = \"{SMTP}\", from = \"cronbox@example.com\" }}\n",
         "a".repeat(64),

@@ -156,3 +156,18 @@ module "notifier" {
   runbook_url        = var.runbook_url
   aws_endpoint_url   = var.endpoint_url
 }
+
+# A destroy would delete schedules, functions and tasks before RDS and the load balancer refuse. This resource is destroyed before all others,
+# and refuses while they would.
+resource "terraform_data" "protection" {
+  count = local.makes_app ? 1 : 0
+
+  input = coalesce(var.database.is_protected, true)
+
+  provisioner "local-exec" {
+    when    = destroy
+    command = self.input ? "echo 'This environment is protected: set database = { is_protected = false }, apply, then destroy (docs/deploy.md#destroy)' >&2; exit 1" : "true"
+  }
+
+  depends_on = [module.network, module.service, module.cron, module.notifier]
+}

@@ -163,6 +163,7 @@ variable "database" {
     is_multi_az     = optional(bool)
     backup_days     = optional(number)
     is_protected    = optional(bool)
+    keeps_backups   = optional(bool)
     max_connections = optional(number)
     max_locks       = optional(number)
     kms_key_arn     = optional(string)

@@ -60,6 +60,18 @@ resource "aws_db_parameter_group" "this" {
   }
 }
 
+# The time of the first apply is in the name of the final snapshot: that of an earlier environment of the same name still exists.
+resource "terraform_data" "database" {
+  count = local.makes_database ? 1 : 0
+
+  input = plantimestamp()
+
+  lifecycle {
+    # Each plan has another time.
+    ignore_changes = [input]
+  }
+}
+
 resource "aws_db_instance" "this" {
   # checkov:skip=CKV_AWS_161: logins are Postgres's own, of least privilege
   # checkov:skip=CKV_AWS_118: Performance Insights shows waits; enhanced monitoring costs by line
@@ -102,10 +114,10 @@ resource "aws_db_instance" "this" {
 
   backup_retention_period         = var.database.backup_days
   copy_tags_to_snapshot           = true
-  delete_automated_backups        = !var.database.is_protected
   deletion_protection             = var.database.is_protected
-  skip_final_snapshot             = !var.database.is_protected
-  final_snapshot_identifier       = var.database.is_protected ? "${local.name}-final" : null
+  delete_automated_backups        = !var.database.keeps_backups
+  skip_final_snapshot             = !var.database.keeps_backups
+  final_snapshot_identifier       = var.database.keeps_backups ? "${local.name}-final-${formatdate("YYYYMMDDhhmmss", terraform_data.database[0].input)}" : null
   performance_insights_enabled    = true
   enabled_cloudwatch_logs_exports = ["postgresql", "upgrade"]
   tags                            = var.tags

@@ -47,8 +47,8 @@ resource "aws_secretsmanager_secret" "owner" {
   name        = "${local.name}-owner"
   description = "The login of cronbox's database that owns it; only migrations use it."
   kms_key_id  = var.secrets_kms_key_arn
-  # A database that is not protected is for trials; its names must be free at once.
-  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  # After a trial its names must be free at once.
+  recovery_window_in_days = var.database.keeps_backups ? 30 : 0
   tags                    = var.tags
 }
 
@@ -75,8 +75,8 @@ resource "aws_secretsmanager_secret" "login" {
   name        = "${local.name}-${each.key}-login"
   description = "The login of cronbox's ${each.key} at its database."
   kms_key_id  = var.secrets_kms_key_arn
-  # A database that is not protected is for trials; its names must be free at once.
-  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  # After a trial its names must be free at once.
+  recovery_window_in_days = var.database.keeps_backups ? 30 : 0
   tags                    = var.tags
 }
 
@@ -103,8 +103,8 @@ resource "aws_secretsmanager_secret" "key" {
   name        = "${local.name}-${each.key}-key"
   description = "The ${each.key} key of cronbox's app."
   kms_key_id  = var.secrets_kms_key_arn
-  # A database that is not protected is for trials; its names must be free at once.
-  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  # After a trial its names must be free at once.
+  recovery_window_in_days = var.database.keeps_backups ? 30 : 0
   tags                    = var.tags
 }
 
@@ -132,8 +132,8 @@ resource "aws_secretsmanager_secret" "secrets_key" {
   name        = "${local.name}-secrets-key"
   description = "The key that encrypts secrets in cronbox's database. Never delete it."
   kms_key_id  = var.secrets_kms_key_arn
-  # A database that is not protected is for trials; its names must be free at once.
-  recovery_window_in_days = var.database.is_protected ? 30 : 0
+  # After a trial its names must be free at once.
+  recovery_window_in_days = var.database.keeps_backups ? 30 : 0
   tags                    = var.tags
 }
 

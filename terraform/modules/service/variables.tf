@@ -223,7 +223,7 @@ variable "web_acl_arn" {
 # Database
 
 variable "database" {
-  description = "The database that the module makes. max_connections: null = computed for size.max tasks (docs/deploy.md#database-access). Connections need memory, so choose the class for the busiest hour. max_locks suffices for 90 days of retention (docs/operations.md#locks)."
+  description = "The database that the module makes. is_protected: RDS and the load balancer refuse to be deleted. keeps_backups: a destroy makes a final snapshot and keeps the automated backups, and the secrets, among them the key without which a backup cannot be used, are deleted after 30 days; false = for trials, nothing is left (docs/deploy.md#destroy). max_connections: null = computed for size.max tasks (docs/deploy.md#database-access). Connections need memory, so choose the class for the busiest hour. max_locks suffices for 90 days of retention (docs/operations.md#locks)."
   type = object({
     instance_class  = optional(string, "db.t4g.small")
     engine_version  = optional(string, "15")
@@ -232,6 +232,7 @@ variable "database" {
     is_multi_az     = optional(bool, true)
     backup_days     = optional(number, 14)
     is_protected    = optional(bool, true)
+    keeps_backups   = optional(bool, true)
     max_connections = optional(number)
     max_locks       = optional(number, 200)
     kms_key_arn     = optional(string)

@@ -408,6 +408,49 @@ run "a_database_is_made" {
   }
 }
 
+run "a_database_without_protection_keeps_its_backups" {
+  command = plan
+
+  variables {
+    existing_database = null
+    database          = { is_protected = false }
+  }
+
+  assert {
+    condition     = !aws_db_instance.this[0].deletion_protection && !aws_lb.this.enable_deletion_protection
+    error_message = "It can be destroyed."
+  }
+
+  assert {
+    condition     = !aws_db_instance.this[0].skip_final_snapshot && !aws_db_instance.this[0].delete_automated_backups
+    error_message = "What is destroyed can be restored."
+  }
+
+  assert {
+    condition     = startswith(aws_db_instance.this[0].final_snapshot_identifier, "cronbox-test-final-2")
+    error_message = "No earlier final snapshot has its name."
+  }
+
+  assert {
+    condition     = aws_secretsmanager_secret.secrets_key.recovery_window_in_days == 30 && aws_secretsmanager_secret.owner[0].recovery_window_in_days == 30
+    error_message = "Without the key that encrypts a backup cannot be used."
+  }
+}
+
+run "a_trial_leaves_nothing" {
+  command = plan
+
+  variables {
+    existing_database = null
+    database          = { is_protected = false, keeps_backups = false }
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].skip_final_snapshot && aws_db_instance.this[0].delete_automated_backups && aws_secretsmanager_secret.secrets_key.recovery_window_in_days == 0
+    error_message = "Its names are free at once."
+  }
+}
+
 run "connections_follow_the_size" {
   command = plan
 
