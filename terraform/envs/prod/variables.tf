@@ -156,18 +156,19 @@ variable "web_acl_arn" {
 variable "database" {
   description = "The database that is made for the app; an absent field takes the module's default."
   type = object({
-    instance_class  = optional(string)
-    engine_version  = optional(string)
-    storage_gb      = optional(number)
-    max_storage_gb  = optional(number)
-    is_multi_az     = optional(bool)
-    backup_days     = optional(number)
-    is_protected    = optional(bool)
-    keeps_backups   = optional(bool)
-    max_connections = optional(number)
-    max_locks       = optional(number)
-    kms_key_arn     = optional(string)
-    apply_now       = optional(bool)
+    instance_class       = optional(string)
+    engine_version       = optional(string)
+    allows_major_upgrade = optional(bool)
+    storage_gb           = optional(number)
+    max_storage_gb       = optional(number)
+    is_multi_az          = optional(bool)
+    backup_days          = optional(number)
+    is_protected         = optional(bool)
+    keeps_backups        = optional(bool)
+    max_connections      = optional(number)
+    max_locks            = optional(number)
+    kms_key_arn          = optional(string)
+    apply_now            = optional(bool)
   })
   default = {}
 }

@@ -107,7 +107,9 @@ resource "aws_db_instance" "this" {
 
   parameter_group_name       = aws_db_parameter_group.this[0].name
   auto_minor_version_upgrade = true
-  apply_immediately          = var.database.apply_now
+  # RDS refuses one by mistake: the server gets another identifier, so the ledger waits for its acceptance.
+  allow_major_version_upgrade = var.database.allows_major_upgrade
+  apply_immediately           = var.database.apply_now
   # After the backup, and before the night of most schedules.
   backup_window      = "02:00-03:00"
   maintenance_window = "sun:03:30-sun:04:30"

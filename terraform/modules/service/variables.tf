@@ -223,26 +223,33 @@ variable "web_acl_arn" {
 # Database
 
 variable "database" {
-  description = "The database that the module makes. is_protected: RDS and the load balancer refuse to be deleted. keeps_backups: a destroy makes a final snapshot and keeps the automated backups, and the secrets, among them the key without which a backup cannot be used, are deleted after 30 days; false = for trials, nothing is left (docs/deploy.md#destroy). max_connections: null = computed for size.max tasks (docs/deploy.md#database-access). Connections need memory, so choose the class for the busiest hour. max_locks suffices for 90 days of retention (docs/operations.md#locks)."
+  description = "The database that the module makes. is_protected: RDS and the load balancer refuse to be deleted. keeps_backups: a destroy makes a final snapshot and keeps the automated backups, and the secrets, among them the key without which a backup cannot be used, are deleted after 30 days; false = for trials, nothing is left (docs/deploy.md#destroy). allows_major_upgrade: for the apply that raises the major version (docs/deploy.md#postgres). max_connections: null = computed for size.max tasks (docs/deploy.md#database-access). Connections need memory, so choose the class for the busiest hour. max_locks suffices for 90 days of retention (docs/operations.md#locks)."
   type = object({
-    instance_class  = optional(string, "db.t4g.small")
-    engine_version  = optional(string, "15")
-    storage_gb      = optional(number, 20)
-    max_storage_gb  = optional(number, 200)
-    is_multi_az     = optional(bool, true)
-    backup_days     = optional(number, 14)
-    is_protected    = optional(bool, true)
-    keeps_backups   = optional(bool, true)
-    max_connections = optional(number)
-    max_locks       = optional(number, 200)
-    kms_key_arn     = optional(string)
-    apply_now       = optional(bool, false)
+    instance_class       = optional(string, "db.t4g.small")
+    engine_version       = optional(string, "15")
+    allows_major_upgrade = optional(bool, false)
+    storage_gb           = optional(number, 20)
+    max_storage_gb       = optional(number, 200)
+    is_multi_az          = optional(bool, true)
+    backup_days          = optional(number, 14)
+    is_protected         = optional(bool, true)
+    keeps_backups        = optional(bool, true)
+    max_connections      = optional(number)
+    max_locks            = optional(number, 200)
+    kms_key_arn          = optional(string)
+    apply_now            = optional(bool, false)
   })
   default = {}
 
   validation {
     condition     = var.database.backup_days >= 1 && var.database.backup_days <= 35
     error_message = "database: backup_days is 1 to 35."
+  }
+
+  # In the maintenance window no person accepts the ledger, and no run starts before.
+  validation {
+    condition     = !var.database.allows_major_upgrade || var.database.apply_now
+    error_message = "database: a major upgrade needs apply_now = true, because no run starts until you accept the ledger (docs/deploy.md#postgres)."
   }
 }
 

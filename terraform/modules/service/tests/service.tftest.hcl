@@ -383,6 +383,11 @@ run "a_database_is_made" {
   }
 
   assert {
+    condition     = !aws_db_instance.this[0].allow_major_version_upgrade
+    error_message = "No major upgrade by mistake."
+  }
+
+  assert {
     condition = { for parameter in aws_db_parameter_group.this[0].parameter : parameter.name => parameter.value if contains(["rds.force_ssl", "max_connections", "max_locks_per_transaction"], parameter.name) } == {
       "rds.force_ssl"           = "1"
       max_connections           = "496"
@@ -449,6 +454,31 @@ run "a_trial_leaves_nothing" {
     condition     = aws_db_instance.this[0].skip_final_snapshot && aws_db_instance.this[0].delete_automated_backups && aws_secretsmanager_secret.secrets_key.recovery_window_in_days == 0
     error_message = "Its names are free at once."
   }
+}
+
+run "a_major_upgrade_is_possible" {
+  command = plan
+
+  variables {
+    existing_database = null
+    database          = { engine_version = "17", allows_major_upgrade = true, apply_now = true }
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].allow_major_version_upgrade && aws_db_instance.this[0].apply_immediately && aws_db_parameter_group.this[0].family == "postgres17"
+    error_message = "RDS upgrades at once, with the parameters of the new version."
+  }
+}
+
+run "refuses_a_major_upgrade_at_night" {
+  command = plan
+
+  variables {
+    existing_database = null
+    database          = { engine_version = "17", allows_major_upgrade = true }
+  }
+
+  expect_failures = [var.database]
 }
 
 run "connections_follow_the_size" {
