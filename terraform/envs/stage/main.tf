@@ -75,6 +75,23 @@ module "service" {
   log_retention_days = local.log_retention_days
 }
 
+# Log groups of the database that RDS has made, before Terraform did: it takes them over. What it has already is not imported again.
+data "aws_cloudwatch_log_groups" "database" {
+  count = local.makes_app && var.existing_database == null ? 1 : 0
+
+  log_group_name_prefix = "/aws/rds/instance/${var.name_prefix}-${local.env}/"
+}
+
+import {
+  for_each = {
+    for name in flatten(data.aws_cloudwatch_log_groups.database[*].log_group_names) : basename(name) => name
+    if contains(["postgresql", "upgrade"], basename(name))
+  }
+
+  to = module.service[0].aws_cloudwatch_log_group.database[each.key]
+  id = each.value
+}
+
 module "cron" {
   source = "../../modules/cron"
 

@@ -25,7 +25,7 @@ resource "aws_db_subnet_group" "this" {
 }
 
 resource "aws_db_parameter_group" "this" {
-  # checkov:skip=CKV2_AWS_30: statements of tenants would be in the log
+  # checkov:skip=CKV2_AWS_30: only slow statements are logged; a log of all of them would be as large as the database
   count = local.makes_database ? 1 : 0
 
   name_prefix = "${local.name}-"
@@ -46,6 +46,9 @@ resource "aws_db_parameter_group" "this" {
       # A statement that takes a second is worth a line.
       log_min_duration_statement = { value = "1000", apply_method = "immediate" }
       log_lock_waits             = { value = "1", apply_method = "immediate" }
+      # Without the values in it: inputs and URLs of tenants. For statements that fail, Postgres has the same default.
+      log_parameter_max_length          = { value = "0", apply_method = "immediate" }
+      log_parameter_max_length_on_error = { value = "0", apply_method = "pending-reboot" }
     }
 
     content {
@@ -58,6 +61,19 @@ resource "aws_db_parameter_group" "this" {
   lifecycle {
     create_before_destroy = true
   }
+}
+
+# RDS would make them, and keep what is in them for ever. An environment that is older than this resource has them already: the imports of
+# terraform/envs take them over, and docs/deploy.md#database-logs says how another configuration does.
+resource "aws_cloudwatch_log_group" "database" {
+  # checkov:skip=CKV_AWS_158: a variable
+  # checkov:skip=CKV_AWS_338: a variable; the database, not the log, keeps the decisions and their reasons
+  for_each = toset(local.makes_database ? ["postgresql", "upgrade"] : [])
+
+  name              = "/aws/rds/instance/${local.name}/${each.key}"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.logs_kms_key_arn
+  tags              = var.tags
 }
 
 # The time of the first apply is in the name of the final snapshot: that of an earlier environment of the same name still exists.
@@ -121,7 +137,7 @@ resource "aws_db_instance" "this" {
   skip_final_snapshot             = !var.database.keeps_backups
   final_snapshot_identifier       = var.database.keeps_backups ? "${local.name}-final-${formatdate("YYYYMMDDhhmmss", terraform_data.database[0].input)}" : null
   performance_insights_enabled    = true
-  enabled_cloudwatch_logs_exports = ["postgresql", "upgrade"]
+  enabled_cloudwatch_logs_exports = sort(keys(aws_cloudwatch_log_group.database))
   tags                            = var.tags
 }
 

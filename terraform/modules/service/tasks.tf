@@ -106,10 +106,11 @@ locals {
 }
 
 resource "aws_cloudwatch_log_group" "app" {
-  # checkov:skip=CKV_AWS_158: a log of the app has no secret
+  # checkov:skip=CKV_AWS_158: a variable; a log of the app has no secret
   # checkov:skip=CKV_AWS_338: a variable; the database, not the log, keeps the decisions and their reasons
   name              = "/ecs/${local.name}-app"
   retention_in_days = var.log_retention_days
+  kms_key_id        = var.logs_kms_key_arn
   tags              = var.tags
 }
 

@@ -395,3 +395,9 @@ variable "log_retention_days" {
   type        = number
   default     = 30
 }
+
+variable "logs_kms_key_arn" {
+  description = "A customer-managed key for the logs of the app and of the database, whose policy permits CloudWatch Logs; null = AWS's own."
+  type        = string
+  default     = null
+}

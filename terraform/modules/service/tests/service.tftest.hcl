@@ -397,7 +397,22 @@ run "a_database_is_made" {
   }
 
   assert {
-    condition     = alltrue([for parameter in aws_db_parameter_group.this[0].parameter : parameter.apply_method == "pending-reboot" if contains(["rds.force_ssl", "autovacuum_naptime"], parameter.name)])
+    condition     = { for parameter in aws_db_parameter_group.this[0].parameter : parameter.name => parameter.value if startswith(parameter.name, "log_parameter_") } == { log_parameter_max_length = "0", log_parameter_max_length_on_error = "0" }
+    error_message = "The log of a slow statement has no input, no URL and no result of a tenant."
+  }
+
+  assert {
+    condition     = { for log, group in aws_cloudwatch_log_group.database : group.name => group.retention_in_days } == { "/aws/rds/instance/cronbox-test/postgresql" = 30, "/aws/rds/instance/cronbox-test/upgrade" = 30 }
+    error_message = "A log group that RDS makes never expires."
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].enabled_cloudwatch_logs_exports == toset(["postgresql", "upgrade"])
+    error_message = "Each exported log has its group, which is there before the instance."
+  }
+
+  assert {
+    condition     = alltrue([for parameter in aws_db_parameter_group.this[0].parameter : parameter.apply_method == "pending-reboot" if contains(["rds.force_ssl", "autovacuum_naptime", "log_parameter_max_length_on_error"], parameter.name)])
     error_message = "RDS keeps this method for values that equal its defaults, so each plan would change another one."
   }
 
