@@ -78,6 +78,11 @@ impl Dev {
         run(self.terraform(&["apply", "-auto-approve", &target]).envs(variables.iter().copied())).await;
     }
 
+    /// Removes a resource from the state only.
+    pub(crate) async fn forget(&self, address: &str) {
+        run(Command::new("terraform").current_dir(&self.folder).args(["state", "rm", address])).await;
+    }
+
     /// Without the zips, because an operator who destroys has built none.
     pub(crate) async fn destroy(&self) {
         std::fs::remove_file(self.folder.join("../../../target/lambdas")).unwrap();

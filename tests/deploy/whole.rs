@@ -69,6 +69,7 @@ async fn all_modules_are_applied_and_destroyed() {
     let kept = stored_secrets(&account).await;
     assert!(kept.iter().any(|secret| secret == SCHEDULER_KEY), "a new version without keys keeps them");
     assert!(kept.iter().any(|secret| secret == ADMIN_KEY), "a new version without keys keeps them");
+    stored_secrets_keys_stay(&account, &dev).await;
     the_app_waits_for_its_schema(&account).await;
     logins_and_passwords_are_of_one_version(&account).await;
     policies::notifier_publishes_to(&account, BUS, TOPIC).await;
@@ -130,6 +131,18 @@ async fn stored_secrets(account: &Account) -> Vec<String> {
         contents.push(text(&read["SecretString"]));
     }
     contents
+}
+
+/// After rotations Secrets Manager may delete the version that Terraform knows. Another random key would open no secret of the database.
+async fn stored_secrets_keys_stay(account: &Account, dev: &Dev) {
+    let rotated = "k2:HxwdHhsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=,k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let name = "cronbox-dev-secrets-key";
+    account.aws(["secretsmanager", "put-secret-value", "--secret-id", name, "--secret-string", rotated]).await;
+    let version = "module.service[0].aws_secretsmanager_secret_version.secrets_key";
+    dev.forget(version).await;
+    dev.apply_target(version, &[]).await;
+    let read = account.aws(["secretsmanager", "get-secret-value", "--secret-id", name]).await;
+    assert_eq!(text(&read["SecretString"]), rotated);
 }
 
 /// What of a secret must be nowhere else: its text, or the password of a login.

@@ -199,7 +199,7 @@ enum Ledger {
 
 #[derive(Subcommand)]
 enum SecretsCommand {
-    /// Encrypt with the current key what is stored as text or with the previous key; instances may run meanwhile.
+    /// Encrypt with the current key what is stored as text or with an earlier key; instances may run meanwhile.
     ReEncrypt {
         /// Give each team a new data key, too, because a key was stolen
         #[arg(long)]

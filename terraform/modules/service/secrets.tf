@@ -137,9 +137,28 @@ resource "aws_secretsmanager_secret" "secrets_key" {
   tags                    = var.tags
 }
 
+# Whether the secret has a key: only its first value may be random. After rotations Secrets Manager may delete the version that the state names, and
+# Terraform would then make a new one, which opens no secret of the database.
+data "aws_secretsmanager_secret_versions" "secrets_key" {
+  secret_id = aws_secretsmanager_secret.secrets_key.id
+}
+
+locals {
+  has_secrets_key = length(data.aws_secretsmanager_secret_versions.secrets_key.versions) > 0
+}
+
+# The stored keys. While there are none, another secret is read in their place.
+ephemeral "aws_secretsmanager_secret_version" "secrets_key" {
+  secret_id = local.has_secrets_key ? aws_secretsmanager_secret.secrets_key.id : aws_secretsmanager_secret_version.login["app"].secret_id
+}
+
 resource "aws_secretsmanager_secret_version" "secrets_key" {
-  secret_id                = aws_secretsmanager_secret.secrets_key.id
-  secret_string_wo         = "k1:${base64encode(ephemeral.aws_secretsmanager_random_password.secrets_key.random_password)}"
+  secret_id = aws_secretsmanager_secret.secrets_key.id
+  secret_string_wo = (
+    local.has_secrets_key ?
+    ephemeral.aws_secretsmanager_secret_version.secrets_key.secret_string :
+    "k1:${base64encode(ephemeral.aws_secretsmanager_random_password.secrets_key.random_password)}"
+  )
   secret_string_wo_version = 1
 
   lifecycle {

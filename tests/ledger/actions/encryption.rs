@@ -11,6 +11,7 @@ use crate::receiver::{NOON, Receiver, accept, until_state};
 
 pub(super) const KEY: &str = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const NEXT_KEY: &str = "k2:HxwdHhsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
+const THIRD_KEY: &str = "k3:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 const CANARY: &str = "Bearer canary-7d1";
 
 /// A story whose app encrypts secrets.
@@ -262,5 +263,19 @@ async fn a_missing_key_is_an_error_at_start() {
         assert!(ended.status.code() == Some(1) && said.contains(expected), "{said}");
         assert!(!said.contains("hunter2") && !said.contains(&NEXT_KEY[3..]), "{said}");
     }
+    s.end().await;
+}
+
+/// A restored backup has the data keys of its time. After two rotations its key is still in the list.
+#[tokio::test]
+async fn earlier_keys_open_a_backup() {
+    let s = encrypting().await;
+    let receiver = Receiver::kind().await;
+    let (_, wf) = team_with_header(&s, "books", &receiver).await;
+    assert_eq!(s.table("SELECT DISTINCT wrapping_key FROM team_data_keys").await, "k1", "the backup");
+    reencrypt(&s, &[], &format!("{THIRD_KEY},{NEXT_KEY},{KEY}")).await;
+    assert_eq!(s.table("SELECT DISTINCT wrapping_key FROM team_data_keys").await, "k3");
+    // The app of the story has the first key, and the data key in memory.
+    run_of(&s, wf, "succeeded").await;
     s.end().await;
 }

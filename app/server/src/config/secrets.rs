@@ -9,7 +9,7 @@ use workflows::secrets::{Keyring, Secrets};
 /// The keys that encrypt secrets in the database.
 #[derive(Args, Clone)]
 pub struct SecretsKeys {
-    /// The keys that encrypt header values and signing secrets, `id:base64` of 32 bytes: the current one, then the previous one.
+    /// The keys that encrypt header values and signing secrets, `id:base64` of 32 bytes: the current one, then earlier ones.
     #[arg(long, env = "CRONBOX_SECRETS_KEY", hide_env_values = true, value_name = "KEYS")]
     pub secrets_key: Option<String>,
     /// A file with these keys, instead of them.

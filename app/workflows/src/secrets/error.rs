@@ -5,7 +5,8 @@
 pub enum SecretError {
     /// The data key of the team is encrypted with a key that this instance does not have.
     #[error(
-        "the secrets of team {team} are encrypted with the key `{id}`, which this instance does not have: set CRONBOX_SECRETS_KEY"
+        "the secrets of team {team} are encrypted with the key `{id}`, which this instance does not have: add it to CRONBOX_SECRETS_KEY, \
+         after the current one; a restored database needs the key of its time"
     )]
     MissingKey {
         /// The team.

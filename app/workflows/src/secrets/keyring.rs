@@ -1,5 +1,6 @@
-//! Steps 1 and 7 of 7: the keys that encrypt the data keys of teams: the current one, and the previous one.
+//! Steps 1 and 7 of 7: the keys that encrypt the data keys of teams: the current one, and earlier ones, which only decrypt.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use aws_lc_rs::rand;
@@ -7,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// How many keys there are at most: the current one and the previous one.
-const MOST_KEYS: usize = 2;
+/// How many keys there are at most: the current one, and those of the backups that are kept.
+const MOST_KEYS: usize = 8;
 
 /// The keys of `CRONBOX_SECRETS_KEY`; never printed.
 #[derive(Clone, Default)]
@@ -31,8 +32,8 @@ pub enum KeyringError {
     /// The decoded key has another length.
     #[error("a key of CRONBOX_SECRETS_KEY must be the base64 of 32 bytes, for example of `openssl rand -base64 32`")]
     Length,
-    /// There are more than two keys.
-    #[error("CRONBOX_SECRETS_KEY must have at most 2 keys: the current one, then the previous one")]
+    /// There are more than eight keys.
+    #[error("CRONBOX_SECRETS_KEY must have at most 8 keys: the current one, then earlier ones")]
     TooMany,
     /// Two keys have the same id.
     #[error("the keys of CRONBOX_SECRETS_KEY must have different ids")]
@@ -40,17 +41,18 @@ pub enum KeyringError {
 }
 
 impl Keyring {
-    /// Parses keys `id:base64`, separated by commas or white space: first the current key, then the previous one.
+    /// Parses keys `id:base64`, separated by commas or white space: first the current key, then earlier ones.
     ///
     /// # Errors
     /// Returns what is wrong, without the text.
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
         let parts = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|part| !part.is_empty());
         let keys = parts.map(WrappingKey::parse).collect::<Result<Vec<_>, _>>()?;
-        match &keys[..] {
-            [] => Err(KeyringError::Form),
-            [one, other] if one.id == other.id => Err(KeyringError::SameId),
-            keys if keys.len() > MOST_KEYS => Err(KeyringError::TooMany),
+        let different = keys.iter().map(|key| key.id.as_str()).collect::<HashSet<_>>().len();
+        match keys.len() {
+            0 => Err(KeyringError::Form),
+            count if count > different => Err(KeyringError::SameId),
+            count if count > MOST_KEYS => Err(KeyringError::TooMany),
             _ => Ok(Self(keys)),
         }
     }
@@ -99,20 +101,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_keyring_has_one_or_two_keys() {
+    fn a_keyring_has_one_current_key() {
         let (one, two) = (Keyring::generate("k1").unwrap(), Keyring::generate("k2").unwrap());
         let both = Keyring::parse(&format!("{two}\n{one}\n")).unwrap();
         assert_eq!(both.current().unwrap().id, "k2", "the first is the current one");
         assert!(both.find("k1").is_some() && both.find("k3").is_none());
         assert_eq!(format!("{both:?}"), r#"["k2", "k1"]"#);
-        let three = format!("{one},{two},{}", Keyring::generate("k3").unwrap());
+        let many = (1..=9).map(|nth| Keyring::generate(&format!("k{nth}")).unwrap()).collect::<Vec<_>>();
+        let earlier = Keyring::parse(&many[..8].join(",")).unwrap();
+        assert!(earlier.current().unwrap().id == "k1" && earlier.find("k8").is_some());
         for (text, wrong) in [
             ("", KeyringError::Form),
             ("no key", KeyringError::Form),
             ("k 1:AAAA", KeyringError::Form),
             ("k1:AAAA", KeyringError::Length),
             (&format!("{one},{one}"), KeyringError::SameId),
-            (&three, KeyringError::TooMany),
+            (&format!("{one},{two},{one}"), KeyringError::SameId),
+            (&many.join(","), KeyringError::TooMany),
         ] {
             assert_eq!(Keyring::parse(text).unwrap_err(), wrong, "{text}");
         }
