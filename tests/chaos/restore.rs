@@ -10,7 +10,7 @@ use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tests::{PATIENCE, Story};
+use tests::{Api, PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -113,6 +113,43 @@ async fn restored_databases_run_nothing_until_accepted() {
     assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'accept'").await, 1);
     s.clock_to("2026-03-02T08:21:05Z").await;
     assert!(ran_at(&s, wf, "2026-03-02T08:21Z").await, "from then on it runs");
+    s.end().await;
+}
+
+/// A key was stolen and revoked. In the backup it is active, so it would open everything again. The acceptance names it, and one command revokes
+/// such keys before an app serves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_keys_are_revoked_again() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let create = async |name: &str| {
+        s.admin().post("/api/v1/keys", &json!({"name": name, "kind": "admin"})).await.expect(201).json
+    };
+    let (stolen, other) = (create("stolen").await, create("other").await);
+    let id = |key: &serde_json::Value| key["id"].as_str().unwrap().to_owned();
+    let backup = Backup::of(&s).await;
+    s.now_is("2026-03-02T08:30:00Z").await;
+    s.admin().post_empty(&format!("/api/v1/keys/{}:revoke", id(&stolen))).await.expect(200);
+
+    backup.put_back(&s).await;
+    s.now_is("2026-03-02T08:40:00Z").await;
+    let active = "SELECT count(*) FROM api_keys WHERE name IN ('stolen', 'other') AND revoked_on IS NULL";
+    assert_eq!(s.count(active).await, 2, "the backup knows of no revocation");
+    run(&mut app_of(&s, &["keys", "create", "--kind", "admin", "--name", "successor"])).await;
+    let accepted = app_of(&s, &["ledger", "accept", "--until", "2026-03-02T08:35:00Z"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&accepted.stderr).into_owned();
+    assert!(accepted.status.success(), "{said}");
+    let line = said.lines().find(|line| line.starts_with(&id(&stolen))).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("\tadmin\t") && line.contains("\tstolen\t") && line.ends_with("never used"), "{line}");
+    assert!(said.contains(&id(&other)) && !said.contains("successor"), "{said}");
+    assert!(!said.contains(stolen["key"].as_str().unwrap()), "{said}");
+
+    let unknown = "0198c1d2-0000-7000-8000-000000000000";
+    let refused = app_of(&s, &["keys", "revoke", &id(&stolen), unknown]).output().await.unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+    assert_eq!(s.count(active).await, 2, "all of them, or none");
+    run(&mut app_of(&s, &["keys", "revoke", &id(&stolen), &id(&other)])).await;
+    assert_eq!(s.count(active).await, 0);
+    Api::new(s.url(), stolen["key"].as_str().unwrap()).get("/api/v1/keys").await.expect(401);
     s.end().await;
 }
 

@@ -1,12 +1,12 @@
 //! `cronbox-app keys create` and `keys ensure`: create a key with what is named.
 
 use access::ensured_keys::{self, EnsureOutcome};
-use access::keys::{self, Holder, Kind, Role, Secret};
+use access::keys::{self, Holder, Key, Kind, Role, Secret};
 use access::restrictions::{Restrictions, parse_cidr};
 use access::rights::Scope;
 use anyhow::{Context as _, anyhow, bail};
 use app::api::operations::keys::parse_holder;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
 use db::PgConnection;
 use ipnet::IpNet;
@@ -106,13 +106,36 @@ pub(crate) async fn ensure_key(
 /// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn list_lines(db: &mut PgConnection, with_revoked: bool) -> anyhow::Result<Vec<String>> {
     let found = keys::list_keys(db, None, i64::MAX - 1).await?.rows;
-    let lines = found.into_iter().filter(|key| with_revoked || key.revoked_on.is_none()).map(|key| {
-        let kind = serde_json::to_value(key.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
-        let team = key.team_id.map(|team| format!("team {team}")).unwrap_or_default();
+    let lines = found.iter().filter(|key| with_revoked || key.revoked_on.is_none()).map(|key| {
         let mark = if key.revoked_on.is_some() { "\trevoked" } else { "" };
-        format!("{}\t{}\t{}\t{team}\t{}{mark}", key.id, key.prefix, kind.unwrap_or_default(), key.name)
+        line_of(key) + mark
     });
     Ok(lines.collect())
+}
+
+/// The keys that were created before `until` and are accepted at `now`, a line each, with the last use. In a restored
+/// database, these are the keys of the backup, also those that were revoked or rotated after it.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn list_lines_before(
+    db: &mut PgConnection,
+    until: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> anyhow::Result<Vec<String>> {
+    let found = keys::list_keys(db, None, i64::MAX - 1).await?.rows;
+    let is_accepted = |key: &&Key| key.revoked_on.is_none() && !key.has_expired(now) && key.created_on <= until;
+    let lines = found.iter().filter(is_accepted).map(|key| match key.last_used_on {
+        Some(used) => format!("{}\tused {}", line_of(key), used.to_rfc3339_opts(SecondsFormat::Secs, true)),
+        None => line_of(key) + "\tnever used",
+    });
+    Ok(lines.collect())
+}
+
+fn line_of(key: &Key) -> String {
+    let kind = serde_json::to_value(key.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
+    let team = key.team_id.map(|team| format!("team {team}")).unwrap_or_default();
+    format!("{}\t{}\t{}\t{team}\t{}", key.id, key.prefix, kind.unwrap_or_default(), key.name)
 }
 
 /// Revokes a key, and returns a sentence about it.

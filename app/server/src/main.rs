@@ -228,12 +228,13 @@ enum Keys {
         #[arg(long)]
         revoked: bool,
     },
-    /// Revoke a key, also the last one of an admin: it opens nothing after five seconds.
+    /// Revoke keys, also the last one of an admin: they open nothing after five seconds.
     Revoke {
         #[command(flatten)]
         database: Database,
-        /// The id of the key, as `keys ls` prints it.
-        id: Uuid,
+        /// The ids of the keys, as `keys ls` prints them. If one is unknown, none is revoked.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<Uuid>,
     },
     /// Create the key that is given, unless it exists. It may be repeated, by several processes at once.
     Ensure {
@@ -280,7 +281,7 @@ async fn main() -> ExitCode {
         Command::Teams(Teams::Create { database, name, secrets }) => create_team(&database, &name, &secrets).await,
         Command::Teams(Teams::Ls { database }) => list_teams(&database).await,
         Command::Keys(Keys::Ls { database, revoked }) => list_keys(&database, revoked).await,
-        Command::Keys(Keys::Revoke { database, id }) => revoke_key(&database, id).await,
+        Command::Keys(Keys::Revoke { database, ids }) => revoke_keys(&database, &ids).await,
         Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
         Command::Keys(Keys::Create { database, named }) => create_key(&database, &named).await,
         Command::Keys(Keys::Ensure { database, key, accept_ended, named }) => {
@@ -413,13 +414,16 @@ async fn list_keys(database: &Database, with_revoked: bool) -> anyhow::Result<()
     Ok(())
 }
 
-async fn revoke_key(database: &Database, id: Uuid) -> anyhow::Result<()> {
+async fn revoke_keys(database: &Database, ids: &[Uuid]) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let sentence = keys_command::revoke_key(&mut tx, id, &edit).await?;
+    let mut sentences = Vec::with_capacity(ids.len());
+    for id in ids {
+        sentences.push(keys_command::revoke_key(&mut tx, *id, &edit).await?);
+    }
     tx.commit().await?;
-    println!("{sentence}");
+    println!("{}", sentences.join("\n"));
     Ok(())
 }
 
@@ -483,8 +487,16 @@ async fn accept_ledger(
     db::check_migrated(&pool).await?;
     let environment = acceptance::resolve_environment(&pool, named).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
+    let keys = keys_command::list_lines_before(&mut *pool.acquire().await?, until, edit.now).await?;
     let accepted = acceptance::accept_ledger(&pool, &environment, until, keep, &edit).await?;
     println!("{}", serde_json::to_string(&accepted)?);
+    if !keys.is_empty() {
+        eprintln!(
+            "keys of the backup that open this database; revoke those that were revoked or rotated after it, by \
+             `cronbox-app keys revoke ID ..`:\n{}",
+            keys.join("\n")
+        );
+    }
     eprintln!(
         "accepted: jobs and publisher continue; `cronbox drift check --wait` repairs the schedules in EventBridge"
     );
