@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use sqlx::postgres::PgConnectOptions;
 use url::Url;
 
@@ -135,7 +135,13 @@ fn parse_login(dsn: &str, application_name: &str) -> anyhow::Result<PgConnectOpt
     let parsed = dsn.parse::<PgConnectOptions>().ok();
     let parsed =
         parsed.context("the database DSN cannot be read: write postgres://user:password@host:5432/database")?;
-    Ok(tls::with_verification(parsed, dsn).application_name(application_name))
+    let login = tls::with_verification(parsed, dsn);
+    ensure!(
+        !tls::verifies_an_address(&login, dsn),
+        "the database DSN has hostaddr, and its certificate would be verified for that address: leave hostaddr out, and let the name of \
+         the host lead to the address, for example in /etc/hosts"
+    );
+    Ok(login.application_name(application_name))
 }
 
 fn with_session(login: PgConnectOptions) -> PgConnectOptions {
@@ -224,6 +230,17 @@ mod tests {
         assert_eq!(with_login_of("postgres://db:5432/d", dsn), "postgres://u:p%40ss@db:5432/d");
         assert_eq!(with_login_of("postgres://owner:o@db/d", dsn), "postgres://owner:o@db/d");
         assert_eq!(with_login_of("no dsn", dsn), "no dsn");
+    }
+
+    /// Otherwise the error is a certificate that is not valid for the name 127.0.0.1, although the DSN names another.
+    #[test]
+    fn certificates_are_verified_for_the_host() {
+        let host = |dsn: &str| parse_login(dsn, "test").map(|login| login.get_host().to_owned());
+        let both = "postgresql://db.example.com:15432/d?hostaddr=127.0.0.1&sslmode";
+        let refused = host(&format!("{both}=verify-full")).unwrap_err();
+        assert!(refused.to_string().contains("leave hostaddr out"), "{refused}");
+        assert_eq!(host(&format!("{both}=disable")).unwrap(), "127.0.0.1");
+        assert_eq!(host("postgresql://db.example.com:15432/d?sslmode=verify-full").unwrap(), "db.example.com");
     }
 
     #[test]

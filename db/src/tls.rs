@@ -38,6 +38,14 @@ pub(crate) fn with_verification(options: PgConnectOptions, dsn: &str) -> PgConne
     if is_decided || is_here(&options) { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
 }
 
+/// Whether the certificate would be verified for an address that `hostaddr` puts in the place of the host. libpq keeps the
+/// host's name for the certificate; sqlx does not.
+pub(crate) fn verifies_an_address(options: &PgConnectOptions, dsn: &str) -> bool {
+    let has_host = |url: &Url| url.host_str().is_some_and(|host| !host.is_empty());
+    let has_both = Url::parse(dsn).is_ok_and(|url| has_host(&url) && says(&url, &["hostaddr"]));
+    has_both && matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
+}
+
 fn says(dsn: &Url, names: &[&str]) -> bool {
     dsn.query_pairs().any(|(name, _)| names.contains(&&*name))
 }

@@ -99,3 +99,32 @@ fn every_paragraph_with_commands_is_walked() {
         assert!(commands.is_empty() || is_walked, "#{}: {commands:?}", &found[1]);
     }
 }
+
+/// The commands of an operator on AWS name outputs that Terraform has, a queue for each discard, and a DSN by which also the programs
+/// verify the database's certificate.
+#[test]
+fn operators_commands_name_what_exists() {
+    let runbook = runbook();
+    let outputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../terraform/envs/dev/outputs.tf");
+    let outputs = std::fs::read_to_string(outputs).unwrap();
+    let output = Regex::new(r"terraform output (?:-(?:raw|json) )?(\w+)").unwrap();
+    let named: BTreeSet<&str> = output.captures_iter(&runbook).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(named.len() >= 5, "{named:?}");
+    for name in named {
+        assert!(outputs.contains(&format!("output \"{name}\" {{")), "Terraform has no output {name}");
+    }
+    let queue = Regex::new(r"dead_letter_queue_urls \| jq -r \.(\w+)").unwrap();
+    for found in queue.captures_iter(&runbook) {
+        let is_there =
+            ["schedules", "runner", "publisher"].contains(&&found[1]) || outputs.contains(&format!("{} =", &found[1]));
+        assert!(is_there, "there is no queue {}", &found[1]);
+    }
+    let discards: Vec<&str> = runbook.lines().filter(|line| line.contains("cronbox dlq discard")).collect();
+    assert!(discards.len() >= 2 && discards.iter().all(|line| line.contains(" --queue ")), "{discards:?}");
+
+    let dsn = Regex::new("DATABASE_URL=\"(postgresql://[^\"]+)\"").unwrap();
+    let dsn = dsn.captures(&runbook).unwrap()[1].replace("$HOST", "db.example.com");
+    let parsed: sqlx::postgres::PgConnectOptions = dsn.parse().unwrap();
+    assert_eq!((parsed.get_host(), parsed.get_port()), ("db.example.com", 15432), "{dsn}");
+    assert!(dsn.contains("sslmode=verify-full"), "{dsn}");
+}

@@ -19,8 +19,8 @@ output "schedule_group_name" {
 }
 
 output "dead_letter_queue_urls" {
-  description = "The dead-letter queues, for `cronbox dlq .. --queue URL`: schedules, runner, publisher."
-  value       = module.cron.dead_letter_queue_urls
+  description = "The dead-letter queues, for `cronbox dlq .. --queue URL`: schedules, runner, publisher, and notifier if it is made."
+  value       = merge(module.cron.dead_letter_queue_urls, local.has_notifier ? { notifier = module.notifier[0].dead_letter_queue_url } : {})
 }
 
 output "dashboard_name" {
