@@ -224,6 +224,18 @@ async fn a_second_stack_says_what_to_do() {
     up.interrupt();
 }
 
+/// A newer Postgres does not read the data of an older one. The person learns which one is missing.
+#[test]
+fn data_of_a_missing_postgres_are_refused() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.0.join("data/data")).unwrap();
+    fs::write(scratch.0.join("data/data/PG_VERSION"), "9\n").unwrap();
+    let refused = command(&scratch.0, &[free_port(), free_port()]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("those of Postgres 9, which is not installed") && said.lines().count() == 1, "{said}");
+}
+
 /// What each kind of the demo has, with how many at least.
 const DEMO: [(&str, i64); 19] = [
     ("SELECT count(*) FROM teams WHERE name IN ('payments', 'data', 'platform')", 3),

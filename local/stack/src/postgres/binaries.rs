@@ -35,26 +35,23 @@ pub struct User {
 }
 
 impl Binaries {
-    /// Searches PATH, calls `pg_config`, then searches the folders of distributions.
+    /// Finds the first supported version.
     ///
     /// # Errors
     /// Returns one sentence that says what to install.
     pub(super) fn find_installed() -> Result<Binaries> {
-        let usual = VERSIONS.rev().flat_map(|version| {
-            USUAL_PLACES.iter().map(move |place| PathBuf::from(place.replace("{}", &version.to_string())))
-        });
-        let fedora = PathBuf::from("/usr/bin");
-        let found = on_path().into_iter().chain(by_pg_config()).chain(usual).chain([fedora]).find(|folder| {
-            ["initdb", "postgres", "pg_ctl"].iter().all(|program| folder.join(program).is_file())
-                && version(&folder.join("postgres")).is_some_and(|version| version >= OLDEST)
-        });
-        match found {
+        match choose_folder(installed(), None) {
             Some(folder) => Ok(Binaries(folder)),
             None => bail!(
                 "Postgres {OLDEST} or later is not installed: run `make setup`, which installs the package \
                  `postgresql` (Debian) or `postgresql@17` (Homebrew)"
             ),
         }
+    }
+
+    /// Finds a major version: no other one reads its data.
+    pub(super) fn find_version(major: u32) -> Option<Binaries> {
+        choose_folder(installed(), Some(major)).map(Binaries)
     }
 
     /// Whether the server can load this library; it comes with Postgres's contrib modules.
@@ -90,6 +87,27 @@ impl User {
     }
 }
 
+/// The folders that have all programs, with their major version: that of PATH, that of `pg_config`, then those of distributions.
+fn installed() -> impl Iterator<Item = (PathBuf, u32)> {
+    let usual = VERSIONS.rev().flat_map(|version| {
+        USUAL_PLACES.iter().map(move |place| PathBuf::from(place.replace("{}", &version.to_string())))
+    });
+    let fedora = PathBuf::from("/usr/bin");
+    let folders = on_path().into_iter().chain(by_pg_config()).chain(usual).chain([fedora]);
+    folders.filter_map(|folder| {
+        let has_all = ["initdb", "postgres", "pg_ctl"].iter().all(|program| folder.join(program).is_file());
+        let version = has_all.then(|| version(&folder.join("postgres")))??;
+        Some((folder, version))
+    })
+}
+
+/// The first folder with the version that made the data, or without data with a version that the migrations run on.
+fn choose_folder(installed: impl IntoIterator<Item = (PathBuf, u32)>, made_by: Option<u32>) -> Option<PathBuf> {
+    let mut installed = installed.into_iter();
+    let found = installed.find(|(_, version)| made_by.map_or(*version >= OLDEST, |made_by| made_by == *version));
+    found.map(|(folder, _)| folder)
+}
+
 fn on_path() -> Option<PathBuf> {
     let found = Command::new("sh").args(["-c", "command -v postgres"]).output().ok()?;
     let path = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
@@ -119,6 +137,16 @@ fn user_in(passwd: &str, name: &str) -> Option<User> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A machine that gets a newer version keeps the older one, whose data the newer one does not read.
+    #[test]
+    fn data_are_opened_by_their_version() {
+        let installed = || [("/new", 17), ("/old", 15)].map(|(folder, version)| (PathBuf::from(folder), version));
+        assert_eq!(choose_folder(installed(), None), Some(PathBuf::from("/new")));
+        assert_eq!(choose_folder(installed(), Some(15)), Some(PathBuf::from("/old")));
+        assert_eq!(choose_folder(installed(), Some(16)), None);
+        assert_eq!(choose_folder([(PathBuf::from("/too old"), 14)], None), None);
+    }
 
     #[test]
     fn users_are_found_by_complete_name() {

@@ -152,6 +152,11 @@ impl Folder {
         self.root.join("data")
     }
 
+    /// The major version of Postgres that made the data; `None` = there are none.
+    pub fn data_version(&self) -> Option<u32> {
+        fs::read_to_string(self.data_folder().join("PG_VERSION")).ok()?.trim().parse().ok()
+    }
+
     /// The file with the password, 0600.
     pub fn password_file(&self) -> PathBuf {
         self.root.join("password")

@@ -69,7 +69,7 @@ impl Postgres {
     /// Fails if there are no programs, if another process uses the folder, or if the server does not start; the error
     /// names its log.
     pub fn start_server(folder: &Folder, purpose: Purpose) -> Result<Postgres> {
-        let binaries = Binaries::find_installed()?;
+        let binaries = find_binaries(folder)?;
         let lock = folder.lock_folder()?;
         let cluster = Cluster { binaries: &binaries, folder, user: folder.user() };
         let password = if folder.data_folder().join("PG_VERSION").exists() {
@@ -238,6 +238,17 @@ fn settings(port: u16, purpose: Purpose, binaries: &Binaries) -> Vec<String> {
         }
     }
     settings
+}
+
+fn find_binaries(folder: &Folder) -> Result<Binaries> {
+    let Some(major) = folder.data_version() else { return Binaries::find_installed() };
+    Binaries::find_version(major).with_context(|| {
+        format!(
+            "the data in {} are those of Postgres {major}, which is not installed: install it, name another folder with --data DIR, or \
+             remove this one",
+            folder.root().display()
+        )
+    })
 }
 
 fn new_password() -> String {
