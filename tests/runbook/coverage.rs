@@ -128,3 +128,13 @@ fn operators_commands_name_what_exists() {
     assert_eq!((parsed.get_host(), parsed.get_port()), ("db.example.com", 15432), "{dsn}");
     assert!(dsn.contains("sslmode=verify-full"), "{dsn}");
 }
+
+/// A number in the page would leave an environment of another size with too few tasks, and nothing scales a fixed size.
+#[test]
+fn restores_start_the_tasks_of_before() {
+    let runbook = runbook();
+    let count = Regex::new(r"--desired-count (\S+)").unwrap();
+    let counts: BTreeSet<&str> = count.captures_iter(&runbook).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert_eq!(counts, BTreeSet::from(["0", "\"$TASKS\""]));
+    assert!(runbook.contains("$ TASKS=$(aws ecs describe-services "), "the page says where the number comes from");
+}
