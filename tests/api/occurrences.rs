@@ -90,7 +90,11 @@ async fn pages_belong_to_the_span_of_the_first() {
     }
     s.set_clock("2026-03-03T09:02:30Z".parse().unwrap()).await;
     for limit in [1, 3, 200] {
-        assert_eq!(listed(&s.editor(), &format!("limit={limit}")).await.len(), 4, "a day has no more with pages of {limit}");
+        assert_eq!(
+            listed(&s.editor(), &format!("limit={limit}")).await.len(),
+            4,
+            "a day has no more with pages of {limit}"
+        );
     }
     let of_a_year = encode_cursor("2026-03-02T09:03:00Z,1,2025-03-02T09:03:00Z");
     let path = format!("/api/v1/occurrences?cursor={of_a_year}");

@@ -134,10 +134,7 @@ async fn a_recipient_that_is_refused_for_now_gets_the_mail_later() {
     let greylisting = |line: &str| if line.contains("<later@") { "451 4.7.1 greylisted" } else { accept(line) };
     let refused = courier(&s, start_server(greylisting).await);
     assert_eq!(deliver(&s, &refused).await, (0, 1));
-    assert_eq!(
-        s.table(MESSAGES).await,
-        "email pending t later@example.com: transient error (451): 4.7.1 greylisted"
-    );
+    assert_eq!(s.table(MESSAGES).await, "email pending t later@example.com: transient error (451): 4.7.1 greylisted");
     s.now_is("2026-03-02T12:00:10Z").await;
     let no_other = |line: &str| if line.contains("<good@") { "550 5.1.1 it has the e-mail" } else { accept(line) };
     assert_eq!(deliver(&s, &courier(&s, start_server(no_other).await)).await, (1, 0));

@@ -133,7 +133,9 @@ impl Courier {
         if let Some(left) = &message.recipients_left {
             channel.recipients.retain(|recipient| left.contains(recipient));
             if channel.recipients.is_empty() {
-                return Ok(Err(NotAccepted::permanent("the channel no longer has the recipients that lack the message")));
+                return Ok(Err(NotAccepted::permanent(
+                    "the channel no longer has the recipients that lack the message",
+                )));
             }
         }
         let content = Content::new(message, &items, &self.environment, self.public_url.as_ref(), now);
