@@ -2,9 +2,11 @@
 
 mod crontab;
 mod definition;
+mod dialect;
 mod eventbridge;
 mod github_actions;
 mod kubernetes;
+mod pg_boss;
 
 use std::fs;
 use std::io::Read as _;
@@ -28,6 +30,8 @@ pub(crate) enum Verb {
     Kubernetes(Source),
     /// A workflow file of GitHub Actions.
     GithubActions(Source),
+    /// The rows of `pgboss.schedule`, as a JSON array.
+    PgBoss(Source),
 }
 
 /// A file.
@@ -75,6 +79,7 @@ pub(crate) fn import_file(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Eventbridge(source) => (source, eventbridge::import_eventbridge(&read_source(source)?)?),
         Verb::Kubernetes(source) => (source, kubernetes::import_kubernetes(&read_source(source)?)?),
         Verb::GithubActions(source) => (source, github_actions::import_actions(&read_source(source)?)?),
+        Verb::PgBoss(source) => (source, pg_boss::import_pg_boss(&read_source(source)?)?),
     };
     print_imported(source, &imported)
 }

@@ -104,7 +104,7 @@ enum Noun {
     Export(apply::Export),
     /// Archive the workflows that files define.
     Delete(apply::Delete),
-    /// Turn crontabs, EventBridge schedules, cron jobs of Kubernetes or workflows of GitHub into a file for `apply`.
+    /// Turn schedules of cron, EventBridge, Kubernetes, GitHub or pg-boss into a file for `apply`.
     #[command(subcommand)]
     Import(import::Verb),
     /// Manage teams.

@@ -167,6 +167,48 @@ async fn workflows_of_github_are_taken_over() {
     s.end().await;
 }
 
+/// The query of the page about pg-boss, on such a table.
+#[tokio::test]
+async fn schedules_of_pg_boss_are_taken_over() {
+    const QUERY: &str = "SELECT coalesce(json_agg(s ORDER BY s.name), '[]') FROM pgboss.schedule s";
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrate/pg-boss.md");
+    assert!(std::fs::read_to_string(page).unwrap().contains(&format!("-Atc \"{QUERY}\" > pg-boss.json")));
+    let s = Story::today().await;
+    s.execute(
+        "CREATE SCHEMA pgboss;
+         CREATE TABLE pgboss.schedule (
+             name text, key text NOT NULL DEFAULT '', cron text NOT NULL, timezone text, data jsonb, options jsonb,
+             created_on timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (name, key)
+         );
+         INSERT INTO pgboss.schedule VALUES
+             ('billing', '', '0 9 */2 * 1', 'Europe/Paris', '{\"month\": \"May\"}', '{\"retryLimit\": 3}'),
+             ('payroll', '', '0 5 9 * * 1-5', 'UTC', NULL, NULL),
+             ('report', 'eu', '0 18 * * *', 'UTC', NULL, NULL),
+             ('report', 'us', '0 6 * * *', 'America/Chicago', NULL, NULL),
+             ('half a minute', '', '30 0 3 * * *', 'UTC', NULL, NULL),
+             ('unclear', '', '0 9 1-31 * 1', 'UTC', NULL, NULL)",
+    )
+    .await;
+    let rows: Value = sqlx::query_scalar(QUERY).fetch_one(&s.pool).await.unwrap();
+    let person = Person::editor(&s);
+    let file = person.write("pg-boss.json", &rows.to_string());
+    let text = assert_taken(&s, &person, &["pg-boss", &file], 4, 2).await;
+    for part in [
+        "# its schedule was 0 9 */2 * 1;",
+        "0 9 1-31/2 * 1",
+        "0 5 9 * * 1-5",
+        "queue: billing",
+        "retryLimit: 3",
+        "name: report/us",
+        "timezone: America/Chicago",
+        "# not taken over: half a minute",
+        "# not taken over: unclear",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    s.end().await;
+}
+
 /// UTC in the place of a misspelt zone would move every time.
 #[tokio::test]
 async fn unknown_timezones_are_refused() {

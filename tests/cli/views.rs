@@ -11,7 +11,7 @@ use tests::Story;
 use crate::{Person, Said};
 
 /// The commands that print no answer in both forms, and why.
-const WITHOUT_VIEWS: [(&str, &str); 16] = [
+const WITHOUT_VIEWS: [(&str, &str); 17] = [
     ("audit export", "JSON lines for another program; tests/api/audit.rs reads them"),
     ("channel delete", "it prints nothing, as a deletion that has nothing to say"),
     ("completions", "a script of a shell; shell.rs checks it"),
@@ -20,6 +20,7 @@ const WITHOUT_VIEWS: [(&str, &str); 16] = [
     ("import eventbridge", "the same"),
     ("import github-actions", "the same"),
     ("import kubernetes", "the same"),
+    ("import pg-boss", "the same"),
     ("listen", "it prints the requests of other programs until it is stopped; backend_engineer.rs sends some"),
     ("login", "one sentence about the profile that it writes; backend_engineer.rs reads it"),
     ("logout", "the same"),

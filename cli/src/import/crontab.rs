@@ -6,6 +6,7 @@
 //! | `@reboot` | not taken over: it has no time |
 //! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone of the times, `TZ` only that of the commands |
 //! | `%` in the command | a line break in cron, so the rest is its standard input |
+//! | `5/15` | not taken over: crons differ in what they read |
 //! | 7 for Sunday, names, `~` (random) | names and 7 as they are; `~` is not taken over: `spread_secs` spreads |
 //! | six fields, as other schedulers have | not taken over: cron would read the first five, and run the sixth |
 
@@ -13,6 +14,7 @@ use schedule::Cron;
 use serde_json::json;
 
 use super::definition::{Definition, Imported};
+use super::dialect::Dialect;
 
 const MACROS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
@@ -93,7 +95,7 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
                 "{times} {rest}: it has more than five fields; write the five that a crontab has, without seconds or years"
             ));
         }
-        _ => definition.take_cron(times),
+        _ => definition.take_cron(times, Dialect::Crontab),
     }
     definition.take_timezone(timezone);
     if !user.is_empty() {
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_over_is_said() {
-        for text in ["@reboot start", "0~59 * * * * x", "61 * * * * x", "0 9 * *", "@fortnightly x"] {
+        for text in ["@reboot start", "0~59 * * * * x", "61 * * * * x", "5/15 * * * * x", "0 9 * *", "@fortnightly x"] {
             let job = one(text);
             assert!(!job.is_taken() && job.notes[0].starts_with("NOT TAKEN OVER"), "{text}: {job:?}");
         }

@@ -6,6 +6,7 @@ use manifest::{VERSION, escape_variables};
 use schedule::{Cron, parse_timezone};
 use serde_json::{Map, Value, json};
 
+use super::dialect::Dialect;
 use crate::output::{Ordered, to_yaml};
 use crate::print::one_line;
 
@@ -54,11 +55,20 @@ impl Definition {
         self.fields.insert(field.to_owned(), value);
     }
 
-    /// Takes a cron if our dialect knows it; else a note says why the schedule is not taken over.
-    pub(super) fn take_cron(&mut self, text: &str) {
-        match Cron::parse(text) {
-            Ok(_) => self.cron = Some(text.to_owned()),
-            Err(error) => self.refuse(format_args!("the schedule {text}: {error}")),
+    /// Takes a cron of another scheduler if our dialect has its times; else a note says why the schedule is not taken over.
+    pub(super) fn take_cron(&mut self, text: &str, dialect: Dialect) {
+        let translated = dialect.translate_cron(text).and_then(|cron| match Cron::parse(&cron) {
+            Ok(_) => Ok(cron),
+            Err(error) => Err(error.to_string()),
+        });
+        match translated {
+            Ok(cron) => {
+                if cron != text {
+                    self.note(format!("its schedule was {text}; the cron here names the same times"));
+                }
+                self.cron = Some(cron);
+            }
+            Err(why) => self.refuse(format_args!("the schedule {text}: {why}")),
         }
     }
 
@@ -181,7 +191,7 @@ mod tests {
             "x\r  - name: injected\n  - name: second\u{2028}${env:CRONBOX_KEY} $${env:A} ${secret:b} \t#\u{200f}'\"";
         let mut definition =
             Definition { name: "${env:HOME}".to_owned(), what: evil.to_owned(), ..Definition::default() };
-        definition.take_cron("0 9 * * *");
+        definition.take_cron("0 9 * * *", Dialect::Crontab);
         definition.set("starting_inputs", json!({ "command": evil }));
         definition.note(evil);
         let mut refused = definition.clone();

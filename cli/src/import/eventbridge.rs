@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::definition::{Definition, Imported};
+use super::dialect::Dialect;
 use crate::times::rfc3339;
 
 /// Reads documents, each of them one schedule, or a list of schedules or rules.
@@ -41,7 +42,7 @@ fn definition(item: &Value) -> Definition {
         expression if expression.starts_with("at(") => {
             definition.refuse(format_args!("{expression}: it fires once; fire a workflow then"));
         }
-        expression => definition.take_cron(expression),
+        expression => definition.take_cron(expression, Dialect::EventBridge),
     }
     match text("ScheduleExpressionTimezone") {
         "" => {}
@@ -109,7 +110,7 @@ fn take_rate(definition: &mut Definition, expression: &str) {
     match cron {
         Some(cron) => {
             definition.note(format!("{expression} counted from its creation; this cron counts from midnight in UTC"));
-            definition.take_cron(&cron);
+            definition.take_cron(&cron, Dialect::EventBridge);
         }
         None => definition
             .refuse(format_args!("{expression}: it divides neither the hour nor the day, so no cron means it")),

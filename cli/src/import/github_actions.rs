@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use super::definition::{Definition, Imported};
+use super::dialect::Dialect;
 
 /// Reads the schedules of a workflow file.
 pub(super) fn import_actions(text: &str) -> anyhow::Result<Imported> {
@@ -16,7 +17,7 @@ pub(super) fn import_actions(text: &str) -> anyhow::Result<Imported> {
     for schedule in on["schedule"].as_array().into_iter().flatten() {
         let mut definition = Definition { name: name.to_owned(), ..Definition::default() };
         match schedule["cron"].as_str() {
-            Some(cron) => definition.take_cron(cron.trim()),
+            Some(cron) => definition.take_cron(cron.trim(), Dialect::GithubActions),
             None => definition.refuse("because the schedule has no cron"),
         }
         if let Some(zone) = schedule["timezone"].as_str() {
@@ -44,5 +45,14 @@ mod tests {
         let read: Vec<_> = imported.definitions.iter().map(|one| (one.name.as_str(), one.cron.as_deref())).collect();
         assert_eq!(read, [("Nightly", Some("30 5 * * 1,3")), ("Nightly 2", Some("0 0 L * *"))]);
         assert!(import_actions("on: push\n").unwrap().definitions.is_empty());
+    }
+
+    /// GitHub documents POSIX's rule, which says nothing about a step from *.
+    #[test]
+    fn uncertain_days_are_not_taken_over() {
+        let text = "on:\n  schedule:\n    - cron: '0 9 */2 * 1'\n    - cron: '0 9 13 * 5'\n";
+        let imported = import_actions(text).unwrap();
+        assert_eq!((imported.taken(), imported.refused()), (1, 1), "{imported:?}");
+        assert!(imported.definitions[0].notes[0].starts_with("NOT TAKEN OVER"), "{imported:?}");
     }
 }

@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::definition::{Definition, Imported};
+use super::dialect::Dialect;
 
 /// The longest window of missed times, 30 days.
 const LONGEST_WINDOW: i64 = 2_592_000;
@@ -84,7 +85,7 @@ fn take_schedule(definition: &mut Definition, spec: &Value) {
         every if every.starts_with("@every") => {
             definition.refuse(format_args!("{every}: it counts from the start; write a cron, for example */5 * * * *"));
         }
-        cron => definition.take_cron(cron),
+        cron => definition.take_cron(cron, Dialect::Kubernetes),
     }
     match zone.or(spec["timeZone"].as_str()) {
         Some(zone) => definition.take_timezone(zone),
@@ -110,9 +111,29 @@ mod tests {
         assert!(job.notes.iter().any(|note| note == "it ran the image shop:1: sh -c report"), "{job:?}");
     }
 
+    /// There a step from * is a restriction, and one of two restricted day fields is enough.
+    #[test]
+    fn day_fields_combine_as_in_kubernetes() {
+        for (schedule, expected) in [
+            ("0 9 */2 * 1", "0 9 1-31/2 * 1"),
+            ("0 9 */5 * 1-5", "0 9 1-31/5 * 1-5"),
+            ("0 9 13 * */2", "0 9 13 * 0-6/2"),
+            ("0 0 1,* * 1", "0 0 * * 1"),
+            ("0 9 */2 * *", "0 9 */2 * *"),
+            ("0 9 13 * 5", "0 9 13 * 5"),
+        ] {
+            let text =
+                json!({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"schedule": schedule}}).to_string();
+            let job = import_kubernetes(&text).unwrap().definitions[0].clone();
+            assert_eq!(job.cron.as_deref(), Some(expected), "{schedule}");
+            let is_noted = job.notes.iter().any(|note| note.starts_with(&format!("its schedule was {schedule}; ")));
+            assert_eq!(is_noted, schedule != expected, "{job:?}");
+        }
+    }
+
     #[test]
     fn what_has_no_cron_is_said() {
-        for schedule in ["@every 5m", "", "61 * * * *"] {
+        for schedule in ["@every 5m", "", "61 * * * *", "0 0 9 * * 1"] {
             let text =
                 json!({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"schedule": schedule}}).to_string();
             let imported = import_kubernetes(&text).unwrap();
