@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use schedule::{TimezoneError, parse_timezone};
+use schedule::{Clock, TimezoneError, parse_timezone};
 
 use self::definition::{Imported, file_text};
 use crate::print::{print_error, print_file};
@@ -74,7 +74,8 @@ pub(crate) fn import_file(verb: &Verb) -> anyhow::Result<ExitCode> {
     let (source, imported) = match verb {
         Verb::Crontab(crontab) => {
             let text = read_source(&crontab.source)?;
-            (&crontab.source, crontab::import_crontab(&text, crontab.system, &crontab.timezone))
+            let now = Clock::System.now();
+            (&crontab.source, crontab::import_crontab(&text, crontab.system, &crontab.timezone, now))
         }
         Verb::Eventbridge(source) => (source, eventbridge::import_eventbridge(&read_source(source)?)?),
         Verb::Kubernetes(source) => (source, kubernetes::import_kubernetes(&read_source(source)?)?),

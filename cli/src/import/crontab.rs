@@ -7,16 +7,23 @@
 //! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone of the times, `TZ` only that of the commands |
 //! | `%` in the command | a line break in cron, so the rest is its standard input |
 //! | `5/15` | not taken over: crons differ in what they read |
+//! | a time that the clocks skip | a note: cron runs such a job right after the jump, and here the time does not exist |
 //! | 7 for Sunday, names, `~` (random) | names and 7 as they are; `~` is not taken over: `spread_secs` spreads |
 //! | six fields, as other schedulers have | not taken over: cron would read the first five, and run the sixth |
 
-use schedule::Cron;
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::{Cron, Timezone, parse_timezone};
 use serde_json::json;
 
 use super::definition::{Definition, Imported};
 use super::dialect::Dialect;
 
 const MACROS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+
+/// How far ahead skipped times are noted: the clocks go forward once in each 53 weeks, if they do so by a yearly rule.
+const NOTED_AHEAD: TimeDelta = TimeDelta::weeks(53);
+/// cron takes a longer jump for a correction of the clock, and runs no job that it skipped.
+const LONGEST_JUMP: TimeDelta = TimeDelta::hours(3);
 
 /// What a line of a crontab is.
 enum Line<'a> {
@@ -26,21 +33,26 @@ enum Line<'a> {
     Job(String, &'a str),
 }
 
-/// Reads a crontab.
-pub(super) fn import_crontab(text: &str, system: bool, timezone: &str) -> Imported {
+/// Reads a crontab of a machine in a timezone.
+pub(super) fn import_crontab(text: &str, system: bool, timezone: &str, now: DateTime<Utc>) -> Imported {
     let mut imported = Imported::default();
-    let mut timezone = timezone.to_owned();
+    let mut cron_timezone = None;
     for (nth, written) in text.lines().enumerate() {
         match read_line(written) {
             Line::Nothing => {}
-            Line::Variable("CRON_TZ", value) => value.clone_into(&mut timezone),
+            Line::Variable("CRON_TZ", value) => cron_timezone = Some(value),
             Line::Variable(name, value) => {
                 let more = if name == "TZ" { ", which does not change their times" } else { "" };
                 let note = format!("line {}: the jobs after it had the variable {name}={value}{more}", nth + 1);
                 imported.notes.push(note);
             }
             Line::Job(times, rest) => {
-                imported.add(definition(&times, rest, system, &timezone, nth + 1));
+                let mut job = definition(&times, rest, system, cron_timezone.unwrap_or(timezone), nth + 1);
+                // cronie itself skips the times that its clocks skip by CRON_TZ.
+                if cron_timezone.is_none() {
+                    note_skipped_time(&mut job, timezone, now);
+                }
+                imported.add(job);
             }
         }
     }
@@ -117,6 +129,37 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
     definition
 }
 
+/// Notes the next time that cron runs and cronbox does not: cron runs a job of a skipped time right after the jump, if neither
+/// its minute nor its hour begins with `*` (cron(8), `find_jobs` of cronie).
+fn note_skipped_time(job: &mut Definition, timezone: &str, now: DateTime<Utc>) {
+    let Some(text) = job.cron.as_deref().filter(|text| !is_wildcard_job(text)) else { return };
+    let (Ok(cron), Ok(timezone)) = (Cron::parse(text), parse_timezone(timezone)) else { return };
+    if let Some((skipped, after)) = find_skipped_time(&cron, timezone, now) {
+        let (day, skipped, after) = (skipped.format("%F"), skipped.format("%H:%M"), after.format("%H:%M"));
+        job.note(format!(
+            "on {day} the clocks skip {skipped}: cron runs it at {after}, and cronbox does not; choose an hour that exists each day"
+        ));
+    }
+}
+
+fn is_wildcard_job(cron: &str) -> bool {
+    cron == "@hourly" || cron.split(' ').take(2).any(|field| field.starts_with('*'))
+}
+
+/// The first time that a cron names and the clocks skip, and the time to which they go forward; both on the local clock.
+fn find_skipped_time(cron: &Cron, timezone: Timezone, now: DateTime<Utc>) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+    let local = |instant: DateTime<Utc>, offset_secs: i32| instant + TimeDelta::seconds(offset_secs.into());
+    let just_before = TimeDelta::seconds(1);
+    let mut changes = timezone.offset_changes_after(now).take_while(|change| *change <= now + NOTED_AHEAD);
+    changes.find_map(|change| {
+        let before = local(change, timezone.offset_secs(change - just_before));
+        let after = local(change, timezone.offset_secs(change));
+        // The calendar of UTC skips no time.
+        let named = cron.next_after(before - just_before, Timezone::UTC)?;
+        (named < after && after - before <= LONGEST_JUMP).then_some((named, after))
+    })
+}
+
 /// Whether a word is a field of a cron, and not a command.
 fn is_field(word: &str) -> bool {
     let is_numeric = word.chars().all(|one| one.is_ascii_digit() || "*?,-/".contains(one));
@@ -146,8 +189,12 @@ fn name_of(command: &str, nth: usize) -> String {
 mod tests {
     use super::*;
 
+    fn import(text: &str, system: bool, timezone: &str) -> Imported {
+        import_crontab(text, system, timezone, "2026-03-01T00:00:00Z".parse().unwrap())
+    }
+
     fn one(text: &str) -> Definition {
-        let imported = import_crontab(text, false, "UTC");
+        let imported = import(text, false, "UTC");
         assert_eq!(imported.definitions.len(), 1, "{imported:?}");
         imported.definitions[0].clone()
     }
@@ -176,7 +223,7 @@ mod tests {
     #[test]
     fn variables_are_noted_and_zones_are_taken() {
         let text = "# nightly\nMAILTO=ops@example.com\nCRON_TZ=Europe/Paris\n\n0 3 * * * root /opt/job\n";
-        let imported = import_crontab(text, true, "UTC");
+        let imported = import(text, true, "UTC");
         let job = &imported.definitions[0];
         assert_eq!((job.name.as_str(), job.timezone.as_deref()), ("job", Some("Europe/Paris")));
         assert!(job.notes.iter().any(|note| note == "it ran as the user root"), "{job:?}");
@@ -198,15 +245,53 @@ mod tests {
             let job = one(text);
             assert!(!job.is_taken() && job.notes[0].contains("more than five fields"), "{text}: {job:?}");
         }
-        let system = import_crontab("0 0 3 * * * root payroll", true, "UTC");
+        let system = import("0 0 3 * * * root payroll", true, "UTC");
         assert_eq!(system.refused(), 1, "{system:?}");
+    }
+
+    /// cron(8): the jobs of a skipped time run right after the jump, except those of every minute or hour.
+    #[test]
+    fn jobs_in_a_gap_are_noted() {
+        for (text, timezone, expected) in [
+            ("30 2 * * * x", "Europe/Paris", Some("on 2026-03-29 the clocks skip 02:30: cron runs it at 03:00,")),
+            ("0,45 2 * * 0 x", "Europe/Paris", Some("on 2026-03-29 the clocks skip 02:00: cron runs it at 03:00,")),
+            ("@daily x", "America/Santiago", Some("on 2026-09-06 the clocks skip 00:00: cron runs it at 01:00,")),
+            (
+                "15 2 * * * x",
+                "Australia/Lord_Howe",
+                Some("on 2026-10-04 the clocks skip 02:15: cron runs it at 02:30,"),
+            ),
+            ("30 4 * * * x", "Europe/Paris", None),
+            ("0 3 * * * x", "Europe/Paris", None),
+            ("30 2 * * 1 x", "Europe/Paris", None),
+            ("*/15 2 * * * x", "Europe/Paris", None),
+            ("30 * * * * x", "Europe/Paris", None),
+            ("@hourly x", "Europe/Paris", None),
+            ("30 2 * * * x", "Asia/Tokyo", None),
+            ("CRON_TZ=Europe/Paris\n30 2 * * * x", "Europe/Paris", None),
+        ] {
+            let job = import(text, false, timezone).definitions[0].clone();
+            let note = job.notes.iter().find(|note| note.contains("the clocks skip"));
+            assert!(job.is_taken() && note.is_some() == expected.is_some(), "{text}: {job:?}");
+            assert!(note.zip(expected).is_none_or(|(note, expected)| note.starts_with(expected)), "{text}: {note:?}");
+        }
+    }
+
+    /// Right after the clocks have gone forward, the note is about the next year.
+    #[test]
+    fn the_next_gap_is_noted_at_each_time() {
+        for (now, expected) in [("2026-03-29T00:59:59Z", "on 2026-03-29 "), ("2026-03-29T01:00:00Z", "on 2027-03-28 ")]
+        {
+            let imported = import_crontab("30 2 * * * x", false, "Europe/Paris", now.parse().unwrap());
+            assert!(imported.definitions[0].notes.iter().any(|note| note.starts_with(expected)), "{now}: {imported:?}");
+        }
     }
 
     /// crontab(5): TZ is only in the environment of the commands.
     #[test]
     fn tz_does_not_move_times() {
         for (before, expected) in [("", Some("Europe/Paris")), ("CRON_TZ=Asia/Tokyo\n", Some("Asia/Tokyo"))] {
-            let imported = import_crontab(&format!("{before}TZ=UTC\n0 9 * * 1-5 payroll\n"), false, "Europe/Paris");
+            let imported = import(&format!("{before}TZ=UTC\n0 9 * * 1-5 payroll\n"), false, "Europe/Paris");
             assert_eq!(imported.definitions[0].timezone.as_deref(), expected);
             let [note] = &imported.notes[..] else { panic!("{imported:?}") };
             assert!(note.ends_with("TZ=UTC, which does not change their times"), "{note}");
@@ -217,7 +302,7 @@ mod tests {
     #[test]
     fn jobs_of_an_unknown_zone_are_refused() {
         let text = "0 8 * * * a\nCRON_TZ=Europe/Pari\n0 9 * * * b\nCRON_TZ=Europe/Paris\n0 10 * * * c\n";
-        let imported = import_crontab(text, false, "UTC");
+        let imported = import(text, false, "UTC");
         assert_eq!((imported.taken(), imported.refused()), (2, 1));
         let refused = &imported.definitions[1];
         assert!(
@@ -228,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_same_program_twice_has_two_names() {
-        let imported = import_crontab("0 1 * * * a\n0 2 * * * a\n", false, "UTC");
+        let imported = import("0 1 * * * a\n0 2 * * * a\n", false, "UTC");
         let names: Vec<_> = imported.definitions.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["a", "a 2"]);
     }
