@@ -34,6 +34,32 @@ impl World {
     }
 }
 
+/// More schedules than the brake lets change without a reason. Only the zone data have changed, and no edit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_zone_data_republish_open_crons() {
+    let world = World::new().await;
+    let daemon = world.process(&["--listen"], None);
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        ids.push(world.create("0 * * * *", "America/Vancouver").await);
+    }
+    for id in &ids {
+        assert_eq!(world.next_expression(*id, None).await, "cron(0 * * * ? *)");
+    }
+    let edit = Edit::without_request("cli", world.clock.now());
+    zones::store_zones(&world.pool, &other_zones(), MissingTimezones::Refuse, &edit).await.unwrap();
+    let (operator, started) = (world.publisher().await, Instant::now());
+    // A sweep of a process that has not loaded the data yet finds no difference.
+    for id in ids {
+        while world.expression(id).await.as_deref() != Some("cron(15 * * * ? *)") {
+            operator.request_sweep("test").await.unwrap();
+            assert!(started.elapsed() < PATIENCE, "no sweep changes the schedule");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+    drop(daemon);
+}
+
 /// A separate process, because a process uses only one set of zone data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_publisher_follows_the_zone_data() {

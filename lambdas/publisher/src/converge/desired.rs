@@ -1,7 +1,7 @@
 //! Step 4 of 7: which schedule a workflow's row requires.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Compiled, Cron, ScheduleName, WorkflowState, WorkflowStateError};
+use schedule::{Compiled, Cron, ScheduleName, WorkflowState, WorkflowStateError, ZoneHistory};
 use sha2::{Digest, Sha256};
 
 use crate::claim::workflows::{Removal, Row, Workflow};
@@ -74,6 +74,17 @@ pub(crate) fn desired_schedule(
         input: Input::new(workflow.id, row.revision, traceparent),
         identity: workflow.identity,
     })))
+}
+
+/// Whether a schedule with this hash is what the row required by other zone data of its environment: new data may change the
+/// minutes of a cron in UTC.
+pub(crate) fn is_of_other_zones(row: &Row, spec: &Spec, hash: &str) -> bool {
+    let (Some(cron), Some(timezone)) = (&row.cron, &row.timezone) else { return false };
+    let Ok(cron) = Cron::parse(cron) else { return false };
+    ZoneHistory::installed().all_sets().filter_map(|set| set.find(timezone)).any(|timezone| {
+        let Compiled { expression, timezone, .. } = schedule::compile_cron(&cron, timezone);
+        Spec { expression, timezone: timezone.name().to_owned(), ..spec.clone() }.spec_hash() == hash
+    })
 }
 
 /// Returns a hash of what a row requires, also if it requires no schedule or cannot be parsed.

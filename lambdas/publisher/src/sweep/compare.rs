@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::claim::deployment::Rollout;
 use crate::claim::workflows::Removal;
 use crate::config::Config;
-use crate::converge::desired::{Desired, Undecided, desired_schedule};
+use crate::converge::desired::{self, Desired, Undecided, desired_schedule};
 use crate::scheduler::existing::Existing;
 use crate::scheduler::list::Listed;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
@@ -44,7 +44,7 @@ pub(crate) enum Comparison {
 /// Whether a repair may be done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// The repair never waits: it restores a schedule that is due, or an edit requested it.
+    /// The repair never waits: it restores a schedule that is due, or an edit or new zone data requested it.
     Free,
     /// A raised generation explains the difference, so the repair waits for the canaries of the rollout.
     Explained,
@@ -91,6 +91,9 @@ pub(crate) fn compare_listed(
                 let weight = if may_be_explained { Weight::Explained } else { Weight::Braked };
                 return ListedComparison::Differs(Class::StaleTemplate, weight);
             }
+            if is_of_other_zones(record, &spec) {
+                return ListedComparison::Differs(Class::Changed, Weight::Free);
+            }
             if publication.spec_hash != Some(spec.spec_hash()) {
                 let differs = ListedComparison::Differs(Class::Changed, Weight::Braked);
                 return if may_be_explained { ListedComparison::Outdated(spec) } else { differs };
@@ -101,6 +104,13 @@ pub(crate) fn compare_listed(
             if is_untouched && is_alike { ListedComparison::InStep(spec) } else { ListedComparison::Suspect(spec) }
         }
     }
+}
+
+/// Whether only the zone data have changed since the schedule was published.
+fn is_of_other_zones(record: &WorkflowRecord, spec: &Spec) -> bool {
+    let published = record.publication.as_ref().and_then(|publication| publication.spec_hash.as_deref());
+    let (Some(row), Some(hash)) = (&record.workflow.row, published) else { return false };
+    hash != spec.spec_hash() && desired::is_of_other_zones(row, spec, hash)
 }
 
 /// Compares a schedule that was read in full; `None` = it did not exist any more.
