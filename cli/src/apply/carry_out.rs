@@ -79,7 +79,8 @@ async fn carry_out_step(client: &Client, step: &Step) -> anyhow::Result<bool> {
 
 /// Creates a workflow without its schedule, pauses it and then adds the schedule, so that no time of it is ever due.
 ///
-/// If it ends in between, the next `apply` finds a workflow without a schedule, and goes on in the same order.
+/// If it ends in between, the next `apply` finds a workflow that lacks its schedule, and goes on in the same order. A workflow
+/// without any then stays active: nothing of it is due.
 async fn create_paused(client: &Client, body: &Value) -> anyhow::Result<()> {
     let mut bare = body.clone();
     let cron = bare.as_object_mut().and_then(|members| members.remove("cron_schedule"));

@@ -102,9 +102,11 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
         _ if times.contains('~') => {
             definition.refuse(format_args!("{times}: ~ is a random minute; choose one, and see spread_secs"));
         }
-        _ if !times.starts_with('@') && rest.split_whitespace().next().is_some_and(is_field) => {
+        _ if !times.starts_with('@')
+            && let Some(word) = rest.split_whitespace().next().filter(|word| is_field(word)) =>
+        {
             definition.refuse(format_args!(
-                "{times} {rest}: it has more than five fields; write the five that a crontab has, without seconds or years"
+                "{times} {rest}: {word} is read as a sixth field; write the five that a crontab has, without seconds or years"
             ));
         }
         _ => definition.take_cron(times, Dialect::Crontab),
@@ -243,7 +245,7 @@ mod tests {
             "0 9 * * ? 2030 payroll",
         ] {
             let job = one(text);
-            assert!(!job.is_taken() && job.notes[0].contains("more than five fields"), "{text}: {job:?}");
+            assert!(!job.is_taken() && job.notes[0].contains("is read as a sixth field"), "{text}: {job:?}");
         }
         let system = import("0 0 3 * * * root payroll", true, "UTC");
         assert_eq!(system.refused(), 1, "{system:?}");
