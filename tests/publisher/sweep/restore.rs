@@ -14,7 +14,8 @@ use crate::world::{LIST, World, name, soon};
 /// Before everything that a story does in EventBridge.
 const ACCEPTED_LONG_AGO: &str = "UPDATE database_identity SET accepted_on = '2020-01-01'";
 /// EventBridge's clock is at 10:00 when a story begins.
-const ACCEPTED: &str = "UPDATE database_identity SET accepted_on = '2026-03-02T10:05:00Z'";
+const ACCEPTED: &str = "UPDATE database_identity SET accepted_on = '2026-03-02T10:05:00Z';
+     UPDATE sweeps SET started_on = '2026-03-02T10:00:00Z'";
 
 const MARK: &str = "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'";
 const SNAPSHOT: &str = "CREATE TABLE kept_workflows AS TABLE workflows;
@@ -43,7 +44,7 @@ impl World {
         accept_ledger(&self.pool, &"dev".parse().unwrap(), now, Keep::Identity, &edit).await.unwrap();
     }
 
-    /// The database of the snapshot is accepted at 10:05, and EventBridge's clock is later than that.
+    /// The database of the snapshot is accepted at 10:05. Its sweeps are earlier, and EventBridge's clock is later than that.
     async fn restore_and_accept(&self) {
         self.execute(RESTORE).await;
         self.execute(MARK).await;
@@ -182,6 +183,54 @@ async fn revisions_of_an_accepted_gap_hold_nothing() {
     assert_eq!((found.disabled_out_of_band, world.hold().await), (1, None), "{found:?}");
     world.publish().await;
     assert_eq!(world.schedule(workflow).await.unwrap()["State"], "ENABLED");
+}
+
+/// A person disables a schedule of the gap minutes after the acceptance, before a sweep has seen what the gap has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gaps_changed_before_the_sweep_hold_nothing() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.execute(SNAPSHOT).await;
+    world.later();
+    assert_eq!(world.edited(workflow, "0 17 * * *").await.unwrap(), "cron(0 17 * * ? *)");
+    world.restore_and_accept().await;
+    world.change(workflow, json!({"State": "DISABLED"})).await;
+    world.skip(SETTLED * 2).await;
+    let found = world.sweep().await;
+    assert_eq!((found.changed, world.hold().await), (1, None), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 9 * * ? *)", "the database's");
+}
+
+/// EventBridge follows the database again after an accepted gap. A snapshot of this time is restored, and nothing marks it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accepted_gaps_hide_no_later_restore() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.execute(SNAPSHOT).await;
+    world.later();
+    for state in [State::Paused, State::Active] {
+        world.set_state(workflow, state).await;
+        world.publish().await;
+    }
+    world.restore_and_accept().await;
+    world.skip(SETTLED * 2).await;
+    assert_eq!(world.sweep().await.repaired, 1);
+    world.publish().await;
+    world.skip(SETTLED * 4).await;
+    assert_eq!(world.sweep().await.total_drift(), 0);
+
+    world.execute("DROP TABLE kept_workflows, kept_versions, kept_publications").await;
+    world.execute(SNAPSHOT).await;
+    world.later();
+    for cron in ["0 16 * * *", "0 17 * * *"] {
+        world.edited(workflow, cron).await;
+    }
+    assert_eq!(world.fired_revision(workflow).await, json!(3), "that of the gap");
+    world.execute(RESTORE).await;
+    world.skip(SETTLED * 6).await;
+    assert!(!matches!(world.sweep_on_request().await, Swept::Done(_)));
+    assert_eq!(world.hold().await.as_deref(), Some("eventbridge_ahead"));
 }
 
 /// The brake refuses what the gap has changed, so EventBridge keeps the later revisions until an operator decides.

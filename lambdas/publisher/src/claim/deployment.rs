@@ -222,8 +222,9 @@ pub(crate) async fn list_never_given(pool: &PgPool, unexplained: &[Unexplained])
 ///
 /// The statement reads the revisions again, because a workflow may have been edited and published after the publisher
 /// read the database and before it read EventBridge. Changes before the last acceptance do not count. Neither does a revision
-/// that a sweep has seen since, whatever changes its schedule later (`publications.ahead_revision`). `never_given` = a schedule
-/// of this database whose id it has never given.
+/// that the accepted gap has left, whatever changes its schedule later: the first sweep after the acceptance finds and records
+/// them (`publications.ahead_revision`), so revisions make the database wait only after it. `never_given` = a schedule of this
+/// database whose id it has never given.
 pub(crate) async fn hold_if_ahead(
     pool: &PgPool,
     ahead: &[Ahead],
@@ -243,7 +244,9 @@ pub(crate) async fn hold_if_ahead(
                    SELECT FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS s (workflow_id, revision, modified_on)
                      JOIN workflows AS w ON w.id = s.workflow_id
                      LEFT JOIN publications AS p ON p.workflow_id = s.workflow_id
-                    WHERE s.revision > GREATEST(w.revision, p.ahead_revision) AND s.modified_on > i.accepted_on
+                    WHERE s.revision > GREATEST(w.revision, p.ahead_revision)
+                      AND s.modified_on > i.accepted_on
+                      AND EXISTS (SELECT FROM sweeps AS first WHERE first.finished_on IS NOT NULL AND first.started_on > i.accepted_on)
            ))
         "#,
         &workflow_ids,

@@ -146,7 +146,8 @@ pub(crate) async fn adopt_schedules(tx: &mut PgConnection, adopted: &[Adopted]) 
     .map(drop)
 }
 
-/// Stores AWS's time of the last change, so that an unchanged schedule need not be read again.
+/// Stores AWS's time of the last change, so that an unchanged schedule need not be read again. What an accepted gap had left of
+/// the schedule is overwritten by now, so it excuses no later restore.
 pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confirmed]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -159,10 +160,11 @@ pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confir
                FOR UPDATE OF p SKIP LOCKED
         )
         UPDATE publications AS p
-           SET seen_modified_at = good.modified_on
+           SET seen_modified_at = good.modified_on,
+               ahead_revision = NULL
           FROM good
          WHERE p.workflow_id = good.workflow_id
-           AND p.seen_modified_at IS DISTINCT FROM good.modified_on
+           AND (p.seen_modified_at IS DISTINCT FROM good.modified_on OR p.ahead_revision IS NOT NULL)
         "#,
         Json(confirmed) as _,
     )
@@ -171,9 +173,10 @@ pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confir
     .map(drop)
 }
 
-/// Records revisions above the database's that did not make it wait for acceptance, because they are older than the last one.
+/// Records revisions above the database's that did not make it wait for acceptance, because the last accepted gap has left them.
 ///
-/// The repair of such a schedule may wait for force, and until then another program may change it.
+/// The repair of such a schedule may wait for force, and until then another program may change it. [`confirm_schedules`] removes
+/// the record.
 pub(crate) async fn record_ahead(tx: &mut PgConnection, ahead: &[Ahead]) -> sqlx::Result<()> {
     if ahead.is_empty() {
         return Ok(());
@@ -182,10 +185,11 @@ pub(crate) async fn record_ahead(tx: &mut PgConnection, ahead: &[Ahead]) -> sqlx
         ahead.iter().map(|one| (one.workflow_id, one.revision)).unzip();
     sqlx::query!(
         r#"
-        -- record ahead
+        -- record ahead: without workflows that have the revision by now, because they were edited after the publisher read them
         WITH higher AS MATERIALIZED (
             SELECT p.workflow_id, s.revision
               FROM unnest($1::bigint[], $2::bigint[]) AS s (workflow_id, revision)
+              JOIN workflows AS w ON w.id = s.workflow_id AND w.revision < s.revision
               JOIN publications AS p ON p.workflow_id = s.workflow_id
              WHERE p.ahead_revision IS NULL OR p.ahead_revision < s.revision
              ORDER BY p.workflow_id
