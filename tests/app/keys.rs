@@ -18,6 +18,12 @@ async fn ensure(s: &Story, key: &str, words: &[&str]) -> Output {
     run(&mut command).await
 }
 
+async fn ensure_with_variable(s: &Story, key: &str, words: &[&str], accepted: &str) -> Output {
+    let mut command = app();
+    command.args(["keys", "ensure"]).args(words).env("DATABASE_URL", s.dsn()).env("CRONBOX_KEY", key);
+    run(command.env("CRONBOX_ACCEPT_ENDED_KEYS", accepted)).await
+}
+
 const RUNNER: [&str; 4] = ["--kind", "scheduler", "--name", "runner"];
 
 #[tokio::test]
@@ -73,6 +79,10 @@ async fn ended_keys_stop_no_start() {
     let words = ["--kind", "admin", "--name", "operator", "--accept-ended"];
     let warned = async |why: &str| {
         let output = ensure(&s, &key, &words).await;
+        // Deployments set the variable, which an older image ignores.
+        let by_variable = ensure_with_variable(&s, &key, &words[..4], "true").await;
+        assert_eq!((by_variable.status, &by_variable.stdout), (output.status, &output.stdout), "{by_variable:?}");
+        expect_error(&ensure_with_variable(&s, &key, &words[..4], "false").await, why);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{log}");
         assert!(log.contains("WARN") && log.contains("ended key accepted") && log.contains(why), "{log}");

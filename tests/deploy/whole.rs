@@ -165,8 +165,11 @@ async fn the_app_waits_for_its_schema(account: &Account) {
     assert_eq!(waits("app"), ["scheduler-key SUCCESS", "admin-key SUCCESS"]);
     assert_eq!(waits("scheduler-key"), ["migrate SUCCESS"]);
     for name in ["scheduler-key", "admin-key"] {
+        let environment = container(name)["environment"].as_array().unwrap();
+        let accepted = environment.iter().find(|one| one["name"] == "CRONBOX_ACCEPT_ENDED_KEYS");
+        assert_eq!(accepted.unwrap()["value"], "true", "a key that was rotated or revoked stops no task");
         let words = container(name)["command"].as_array().unwrap();
-        assert_eq!(words.last().unwrap(), "--accept-ended", "a key that was rotated or revoked stops no task");
+        assert!(!words.contains(&Value::from("--accept-ended")), "an older image would refuse it");
     }
     let app = container("app");
     assert_eq!((&app["essential"], &app["readonlyRootFilesystem"]), (&Value::Bool(true), &Value::Bool(true)));

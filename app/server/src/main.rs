@@ -243,8 +243,9 @@ enum Keys {
         /// The key, as `cronbox-app keys generate` prints it; better in the environment, because other users can read a command line.
         #[arg(long, env = "CRONBOX_KEY", hide_env_values = true)]
         key: String,
-        /// Succeed with a warning if the key was revoked or has expired, so that what waits for this command starts.
-        #[arg(long)]
+        /// Succeed with a warning if the key was revoked or has expired, so that what waits for this command starts. Deployments set
+        /// the variable to true, because an older version refuses an option that it does not know.
+        #[arg(long, env = "CRONBOX_ACCEPT_ENDED_KEYS")]
         accept_ended: bool,
         #[command(flatten)]
         named: NamedKey,

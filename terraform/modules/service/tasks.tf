@@ -26,6 +26,10 @@ locals {
     var.mail == null ? {} : { CRONBOX_MAIL_FROM = var.mail.from },
   )
 
+  # A key that was rotated or revoked before the secret had its successor must not keep later tasks from their start. No option of the command:
+  # the image before would refuse one that it does not know, and could not be rolled back to.
+  ended_keys = { CRONBOX_ACCEPT_ENDED_KEYS = "true" }
+
   traces = var.otlp_endpoint == null ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint }
 
   containers = {
@@ -41,17 +45,16 @@ locals {
         "CRONBOX_${program}_PASSWORD" = "${aws_secretsmanager_secret.login[login].arn}:password::"
       }]...)
     }
-    # A key that was rotated or revoked before the secret had its successor must not keep later tasks from their start.
     scheduler-key = {
-      command     = ["keys", "ensure", "--kind", "scheduler", "--name", "runner", "--accept-ended"]
+      command     = ["keys", "ensure", "--kind", "scheduler", "--name", "runner"]
       waits_for   = ["migrate"]
-      environment = local.connection
+      environment = merge(local.connection, local.ended_keys)
       secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["scheduler"].arn })
     }
     admin-key = {
-      command     = ["keys", "ensure", "--kind", "admin", "--name", "operator", "--accept-ended"]
+      command     = ["keys", "ensure", "--kind", "admin", "--name", "operator"]
       waits_for   = ["migrate"]
-      environment = local.connection
+      environment = merge(local.connection, local.ended_keys)
       secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["admin"].arn })
     }
     app = {

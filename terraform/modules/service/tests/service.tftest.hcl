@@ -219,8 +219,13 @@ run "the_app" {
   }
 
   assert {
-    condition     = alltrue([for name in ["scheduler-key", "admin-key"] : contains(local.containers[name].command, "--accept-ended")])
+    condition     = alltrue([for name in ["scheduler-key", "admin-key"] : local.containers[name].environment.CRONBOX_ACCEPT_ENDED_KEYS == "true"])
     error_message = "A key that was rotated or revoked stops no task."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["scheduler-key", "admin-key"] : !contains(local.containers[name].command, "--accept-ended")])
+    error_message = "An image that does not know the option refuses it, and then no task starts after a rollback."
   }
 }
 
