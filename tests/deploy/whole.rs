@@ -12,6 +12,8 @@ use crate::terraform::Dev;
 /// What the operator brings, as `cronbox-app keys generate` prints it.
 const SCHEDULER_KEY: &str = "cbs_0000000000000000000000000000000000000000000000000000000000001";
 const ADMIN_KEY: &str = "cba_0000000000000000000000000000000000000000000000000000000000002";
+/// The keys that encrypt, after a rotation.
+const ROTATED: &str = "k2:HxwdHhsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=,k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// The operator's secret of the mail server.
 const SMTP: &str = "arn:aws:secretsmanager:us-east-1:123456789012:secret:smtp-AbCdEf";
 /// The targets of notifications.
@@ -79,6 +81,22 @@ async fn all_modules_are_applied_and_destroyed() {
     assert_eq!(account.inventory().await, "");
 }
 
+/// The app of a restored database starts only with the key that has encrypted it, so an operator stores that key before the tasks exist.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_stored_before_the_apply_stay() {
+    let account = Account::empty().await;
+    let dev = Dev::with_values("deploy-drill", account.endpoint(), &values(&account).await).await;
+    dev.init().await;
+    let keys = [("TF_VAR_scheduler_key", SCHEDULER_KEY), ("TF_VAR_admin_key", ADMIN_KEY)];
+    dev.apply_target("module.service[0].aws_secretsmanager_secret.secrets_key", &keys).await;
+    assert!(!dev.state().await.contains("aws_ecs_service"), "no task starts before the key is stored");
+    let name = "cronbox-dev-secrets-key";
+    account.aws(["secretsmanager", "put-secret-value", "--secret-id", name, "--secret-string", ROTATED]).await;
+    dev.apply_with(&keys).await;
+    let read = account.aws(["secretsmanager", "get-secret-value", "--secret-id", name]).await;
+    assert_eq!(text(&read["SecretString"]), ROTATED);
+}
+
 /// One apply upgrades the app and the functions. A function that changed first would read a schema that no task has made yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn functions_change_after_the_app() {
@@ -135,14 +153,13 @@ async fn stored_secrets(account: &Account) -> Vec<String> {
 
 /// After rotations Secrets Manager may delete the version that Terraform knows. Another random key would open no secret of the database.
 async fn stored_secrets_keys_stay(account: &Account, dev: &Dev) {
-    let rotated = "k2:HxwdHhsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=,k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     let name = "cronbox-dev-secrets-key";
-    account.aws(["secretsmanager", "put-secret-value", "--secret-id", name, "--secret-string", rotated]).await;
+    account.aws(["secretsmanager", "put-secret-value", "--secret-id", name, "--secret-string", ROTATED]).await;
     let version = "module.service[0].aws_secretsmanager_secret_version.secrets_key";
     dev.forget(version).await;
     dev.apply_target(version, &[]).await;
     let read = account.aws(["secretsmanager", "get-secret-value", "--secret-id", name]).await;
-    assert_eq!(text(&read["SecretString"]), rotated);
+    assert_eq!(text(&read["SecretString"]), ROTATED);
 }
 
 /// What of a secret must be nowhere else: its text, or the password of a login.
