@@ -294,7 +294,7 @@ variable "admin_key" {
 }
 
 variable "secrets_version" {
-  description = "Raise it to write all passwords anew, and the keys that are named. Tasks that start after that use them. Raise it again only when they run."
+  description = "Raise it to write all passwords anew, and the keys that are named. Tasks that start after that use them. Raise it again only when they run; if they do not start, apply again with the same version."
   type        = number
   default     = 1
 
