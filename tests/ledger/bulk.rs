@@ -257,6 +257,23 @@ async fn bulk_cancels_give_slots_to_waiting_runs() {
     s.end_early().await;
 }
 
+/// As a resume of one workflow does, without a turn of the job `queue`.
+#[tokio::test]
+async fn bulk_resumes_give_slots_to_waiting_runs() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let workflow = hourly(&s, json!({})).await;
+    assert_eq!(fire_on_time(&s, workflow, "2026-03-02T09:00:00Z").await, "accepted");
+    let paused = request(&s.editor(), &json!({"verb": "pause"})).await.expect(202);
+    finish(&s, &paused).await;
+    s.job("queue").await;
+    assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule queued");
+    request(&s.editor(), &json!({"verb": "resume"})).await.expect(202);
+    let pass = advance_operations(&s.pool, DefaultRate(0), &s.clock).await.unwrap();
+    assert_eq!((pass.edits, pass.runs), (1, 1), "the publisher and the executor are told");
+    assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule accepted");
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let s = Story::today().await;

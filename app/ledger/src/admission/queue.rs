@@ -181,10 +181,11 @@ pub async fn advance_workflow(pool: &PgPool, workflow: WorkflowId, now: DateTime
     Ok(done)
 }
 
-/// Gives the slot of a run that was cancelled before it started to the next queued run. The cancellation has committed.
+/// Gives the slots of a workflow to its queued runs after the transaction that made this possible has committed: it cancelled
+/// a run that had not started, or resumed the workflow.
 ///
-/// A failure is only logged: the run is cancelled, and the job `queue` gives the slot at its next turn.
-pub async fn advance_after_cancellation(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) {
+/// A failure is only logged: what has committed stays, and the job `queue` gives the slots at its next turn.
+pub async fn advance_after_commit(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) {
     if let Err(error) = advance_workflow(pool, workflow, now).await {
         tracing::warn!(
             workflow_id = workflow.0, %error,

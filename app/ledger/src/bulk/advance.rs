@@ -26,7 +26,7 @@ const ITEMS_A_PASS: u32 = 50;
 pub struct Pass {
     /// Items processed.
     pub processed: u64,
-    /// Runs created or cancelled.
+    /// Runs created or cancelled, and workflows resumed, whose runs may start.
     pub runs: u64,
     /// Workflows edited.
     pub edits: u64,
@@ -72,6 +72,10 @@ impl Pass {
             Effect::Nothing => {}
             Effect::Edit => self.edits += 1,
             Effect::Run | Effect::FreeSlot => self.runs += 1,
+            Effect::Resume => {
+                self.edits += 1;
+                self.runs += 1;
+            }
         }
     }
 }
@@ -91,6 +95,8 @@ enum Effect {
     Run,
     /// A run that had not started was cancelled.
     FreeSlot,
+    /// A workflow was resumed: runs of it that waited may start.
+    Resume,
 }
 
 /// What became of an item.
@@ -142,8 +148,8 @@ async fn process_next(pool: &PgPool, operation: Uuid, default: DefaultRate, cloc
     };
     count_item(&mut tx, operation, next.nth, outcome, code, new_run, clock.now()).await?;
     tx.commit().await?;
-    if effect == Effect::FreeSlot {
-        queue::advance_after_cancellation(pool, WorkflowId(next.workflow_id), clock.now()).await;
+    if matches!(effect, Effect::FreeSlot | Effect::Resume) {
+        queue::advance_after_commit(pool, WorkflowId(next.workflow_id), clock.now()).await;
     }
     Ok(Step::Processed(effect))
 }
@@ -240,6 +246,7 @@ async fn save(
 ) -> sqlx::Result<Applied> {
     Ok(match save_workflow(tx, before, after, verb.as_str(), edit).await? {
         Saved::Unchanged => Applied::Unchanged,
+        Saved::Changed | Saved::Enqueued(_) if verb == Verb::Resume => Applied::Done(Effect::Resume, None),
         Saved::Changed | Saved::Enqueued(_) => Applied::Done(Effect::Edit, None),
     })
 }

@@ -224,7 +224,7 @@ pub(crate) async fn change_backfill(
     let view = read(&mut tx, id, caller.team_id).await?;
     tx.commit().await?;
     if verb == Verb::Cancel {
-        queue::advance_after_cancellation(&app.pools.edits, workflow_id, edit.now).await;
+        queue::advance_after_commit(&app.pools.edits, workflow_id, edit.now).await;
         app.wake.notify();
     }
     Ok(Json(view))

@@ -209,7 +209,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     let view = read_detail(&mut tx, after).await?;
     tx.commit().await?;
     if cancelled == Cancelled::Done {
-        queue::advance_after_cancellation(&app.pools.edits, WorkflowId(before.workflow_id), edit.now).await;
+        queue::advance_after_commit(&app.pools.edits, WorkflowId(before.workflow_id), edit.now).await;
         app.wake.notify();
     }
     Ok(Json(view))
