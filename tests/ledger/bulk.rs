@@ -6,6 +6,7 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story, refused_action};
 
+use crate::backfills::requests::{ask, finished_backfill};
 use crate::process::{App, idle};
 use crate::steps::{fire_on_time, hourly, story_without_executor};
 
@@ -163,6 +164,60 @@ async fn work_that_is_done_is_not_repeated() {
     s.editor().post_empty(&format!("/api/v1/runs/{}:retry", failed[0].as_str().unwrap())).await.expect(202);
     s.runs_end().await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 3);
+    s.end_early().await;
+}
+
+async fn make_fail(s: &Story, workflow: WorkflowId) {
+    s.edit(workflow, json!({"action": refused_action()})).await;
+}
+
+/// A deliberate backfill repeats work that was done, so the success before it does not end the retry of its runs.
+#[tokio::test]
+async fn failed_backfills_of_done_times_are_repeated() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let workflow = create_failing(&s, "rates").await;
+    mend(&s, workflow).await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    assert_eq!(s.invoke(workflow, "2026-03-02T09:00:00Z").await.status, 202);
+    s.runs_end().await;
+    make_fail(&s, workflow).await;
+    s.now_is("2026-03-02T12:10:00Z").await;
+    let span = json!({"start": "2026-03-02T09:00:00Z", "end": "2026-03-02T12:00:00Z", "only": "all"});
+    let backfill = ask(&s, workflow, &span).await.expect(202).json;
+    finished_backfill(&s, &backfill).await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE trigger = 'backfill' AND state = 'failed'").await, 1);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE trigger = 'schedule' AND state = 'succeeded'").await, 1);
+
+    mend(&s, workflow).await;
+    let body = json!({"verb": "retry", "filter": {"run_states": ["failed"]}});
+    let retried = request(&s.editor(), &body).await.expect(202);
+    assert_eq!(retried.json["total"], 1);
+    assert_eq!(finish(&s, &retried).await["refused"], 0);
+    s.runs_end().await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 2);
+    request(&s.editor(), &body).await.refused(409, "nothing_selected", None);
+    s.end_early().await;
+}
+
+/// The filter says which runs to repeat, and not which ones prove that their work is done.
+#[tokio::test]
+async fn a_success_before_the_filter_counts() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let workflow = create_failing(&s, "manual").await;
+    fire_now(&s, workflow).await;
+    let retry = format!("/api/v1/runs/{}:retry", s.runs_of(workflow).await[0]["id"].as_str().unwrap());
+    mend(&s, workflow).await;
+    s.now_is("2026-03-02T09:00:00Z").await;
+    s.editor().post_empty(&retry).await.expect(202);
+    s.runs_end().await;
+    make_fail(&s, workflow).await;
+    s.now_is("2026-03-02T11:00:00Z").await;
+    s.editor().post_empty(&retry).await.expect(202);
+    s.runs_end().await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'failed'").await, 2);
+    let filter = json!({"run_states": ["failed"], "from": "2026-03-02T10:00:00Z"});
+    let since = json!({"verb": "retry", "filter": filter});
+    request(&s.editor(), &since).await.refused(409, "nothing_selected", None);
     s.end_early().await;
 }
 

@@ -18,7 +18,7 @@ const DAYS: &str =
 const MOST: usize = 30;
 
 /// Statements that read all days, and why they may.
-const ALL_DAYS: [(&str, &str); 12] = [
+const ALL_DAYS: [(&str, &str); 13] = [
     ("remove runs of deleted workflows", "a job, once a day"),
     ("remove occurrences of deleted workflows", "a job, once a day"),
     ("remove_tombstones", "a job, once a day"),
@@ -33,6 +33,7 @@ const ALL_DAYS: [(&str, &str); 12] = [
         "a job, once a minute: each rule has a span of its own, by which it leaves days out",
     ),
     ("end the condition of workflows", "the same"),
+    ("the runs that a bulk operation repeats", "on request: a retry of a run of any age, each day read once"),
     ("occurrences of a workflow by decision", "on request: a time of any age may have run in the span"),
 ];
 

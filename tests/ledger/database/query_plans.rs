@@ -348,6 +348,19 @@ async fn a_bulk_retry_reads_no_other_work() {
     sqlx::query(ENDED).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
+    let mut read = 0;
+    // A statement gets its final plan at its sixth execution.
+    for _ in 0..7 {
+        let before = read_of(&pool, "runs").await;
+        select_failed(&s, &pool).await;
+        read = read_of(&pool, "runs").await - before;
+    }
+    assert!(read < 60_000, "{read} rows and entries of 11,000 runs");
+    s.end_early().await;
+}
+
+/// Creates an operation that repeats what failed, and rolls it back.
+async fn select_failed(s: &Story, pool: &PgPool) {
     let filter = bulk::Filter { run_states: vec![RunState::Failed], ..bulk::Filter::default() };
     let request = bulk::Request {
         team_id: s.keys.team_id,
@@ -359,16 +372,51 @@ async fn a_bulk_retry_reads_no_other_work() {
         expected_total: None,
     };
     let edit = Edit::without_request("test", s.clock.now());
-    let mut read = 0;
+    let mut tx = db::begin_transaction(pool).await.unwrap();
+    let created = bulk::create_operation(&mut tx, &request, &edit).await.unwrap();
+    assert!(matches!(created, Created::Operation(_, 1_000)), "{created:?}");
+    tx.rollback().await.unwrap();
+}
+
+/// The number of scans of `runs`, of its partitions and of their indexes so far; one that finds nothing counts, too.
+async fn scans_of_runs(pool: &PgPool) -> i64 {
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
+    let scans = "SELECT sum(COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0))::bigint
+                   FROM pg_stat_user_tables WHERE relname = 'runs' OR relname LIKE 'runs\\_%'";
+    sqlx::query_scalar(scans).fetch_one(pool).await.unwrap()
+}
+
+/// The same runs, spread over the 30 days before.
+const ENDED_OF_DAYS: &str =
+    "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
+    SELECT (lpad(to_hex(floor(extract(epoch FROM $2::timestamptz) * 1000)::bigint - nth * 235000::bigint), 12, '0')
+            || '70008000' || lpad(to_hex(nth), 12, '0'))::uuid, $1,
+           CASE WHEN nth % 22 > 0 THEN gen_random_uuid() END, CASE WHEN nth % 22 > 0 THEN 'schedule' ELSE 'manual' END,
+           CASE WHEN nth % 11 > 0 THEN 'succeeded' ELSE 'failed' END,
+           CASE WHEN nth % 22 > 0 THEN $2::timestamptz - make_interval(secs => nth * 235) END, $2, $2, $2
+      FROM generate_series(1, 11000) AS nth";
+
+/// Each run that failed may have a retry on each later day. A day is read once, and not once for each of these runs.
+#[tokio::test]
+async fn a_bulk_retry_reads_each_day_once() {
+    let s = story_without_executor("2035-04-22T09:00:00Z").await;
+    s.execute(
+        "SELECT make_day_partitions(parent, '2035-03-17T00:00:00Z', 45) FROM partition_bounds WHERE unit = 'day'",
+    )
+    .await;
+    let wf = hourly(&s, json!({})).await;
+    sqlx::query(ENDED_OF_DAYS).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let days = "SELECT count(DISTINCT tableoid) FROM runs";
+    assert!(s.count(days).await >= 30);
+    let pool = one_connection(&s).await;
+    let mut scans = 0;
     // A statement gets its final plan at its sixth execution.
     for _ in 0..7 {
-        let before = read_of(&pool, "runs").await;
-        let mut tx = db::begin_transaction(&pool).await.unwrap();
-        let created = bulk::create_operation(&mut tx, &request, &edit).await.unwrap();
-        assert!(matches!(created, Created::Operation(_, 1_000)), "{created:?}");
-        tx.rollback().await.unwrap();
-        read = read_of(&pool, "runs").await - before;
+        let before = scans_of_runs(&pool).await;
+        select_failed(&s, &pool).await;
+        scans = scans_of_runs(&pool).await - before;
     }
-    assert!(read < 60_000, "{read} rows and entries of 11,000 runs");
+    assert!(scans < 1_000, "{scans} scans for 1,000 runs of 30 days");
     s.end_early().await;
 }

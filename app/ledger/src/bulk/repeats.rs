@@ -1,14 +1,15 @@
 //! Step 7 of 7: which runs a bulk retry repeats: one of a due time, or of a manual run and its retries, and none if one of them
-//! has succeeded.
+//! has succeeded since the first.
 //!
-//! A run that failed stays failed after its retry has succeeded, so its state does not say whether its work is done. A retry
-//! of one run by its id repeats whatever its caller names.
+//! A run that failed stays failed after its retry has succeeded, so its state does not say whether its work is done. A
+//! success before the run says nothing either: a backfill may repeat work that was done. A retry of one run by its id repeats
+//! whatever its caller names.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
-use workflows::id::{first_id_of, first_run_id_of};
+use workflows::id::first_id_of;
 
 use super::operation::Request;
 use crate::runs::RunState;
@@ -34,10 +35,10 @@ pub(super) async fn select_repeats(
     let found = sqlx::query!(
         r#"
         -- the runs that a bulk operation repeats: of a due time, or of a manual run and its retries, the newest that matches,
-        -- and none if one of them has succeeded. The others of each run are counted: a join could read all ended runs, and
-        -- with a LIMIT Postgres may expect to find one soon in any order
+        -- and none if one of them has succeeded since the first. Only a retry or a backfill repeats a run, so those of the
+        -- span are read once, and no day is searched for each run. A window compares them, because a join could do so
         WITH matching AS MATERIALIZED (
-            SELECT id, workflow_id, state, occurrence_id, scheduled_time, retry_of
+            SELECT id, workflow_id, state, retry_of, COALESCE(occurrence_id, retry_of, id) AS work, COALESCE(retry_of, id) AS first_id
               FROM runs
              WHERE team_id = $2 AND id >= $3 AND id < $4
                AND state IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'abandoned')
@@ -46,26 +47,29 @@ pub(super) async fn select_repeats(
                AND ($7::uuid[] IS NULL OR id = ANY($7))
              ORDER BY id
              LIMIT $8
+        ), succeeded AS MATERIALIZED (
+            SELECT id, COALESCE(occurrence_id, retry_of, id) AS work
+              FROM runs
+             WHERE team_id = $2 AND trigger IN ('retry', 'backfill') AND state = 'succeeded'
+               AND id >= (SELECT first_id FROM matching ORDER BY first_id LIMIT 1) AND id < $9
+        ), compared AS (
+            SELECT *, first_value(CASE WHEN is_proof THEN id END)
+                          OVER (PARTITION BY work ORDER BY is_proof DESC, id DESC) AS last_success
+              FROM (SELECT id, workflow_id, state, retry_of, work, first_id, FALSE AS is_proof FROM matching
+                     UNION ALL
+                    SELECT id, NULL, NULL, NULL, work, NULL, TRUE FROM succeeded) AS runs_of_work
         ), repeated AS MATERIALIZED (
-            SELECT DISTINCT ON (COALESCE(m.occurrence_id, m.retry_of, m.id)) m.id, m.workflow_id
-              FROM matching m
-             WHERE NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = m.workflow_id)
-               AND NOT CASE
+            SELECT DISTINCT ON (m.work) m.id, m.workflow_id
+              FROM compared m
+             WHERE NOT m.is_proof
+               AND NOT EXISTS (SELECT FROM deleted_workflows d WHERE d.workflow_id = m.workflow_id)
                    -- the filter selects it although it succeeded
-                   WHEN m.state = 'succeeded' THEN FALSE
-                   WHEN m.occurrence_id IS NOT NULL THEN
-                       (SELECT count(*) FROM runs r
-                         WHERE r.workflow_id = m.workflow_id AND r.scheduled_time = m.scheduled_time
-                           AND r.occurrence_id = m.occurrence_id AND r.state = 'succeeded'
-                           AND r.id >= $3 AND r.id < $9 AND r.id >= COALESCE(m.retry_of, m.id)) > 0
-                   ELSE
-                       (SELECT count(*) FROM runs r
-                         WHERE r.retry_of = COALESCE(m.retry_of, m.id) AND r.state = 'succeeded'
-                           AND r.id >= $3 AND r.id < $9 AND r.id >= COALESCE(m.retry_of, m.id)) > 0
-                       OR (SELECT count(*) FROM runs r
-                            WHERE r.id = m.retry_of AND r.state = 'succeeded' AND r.id >= $3 AND r.id < $9) > 0
-                   END
-             ORDER BY COALESCE(m.occurrence_id, m.retry_of, m.id), m.id DESC
+               AND (m.state = 'succeeded'
+                    OR (m.last_success IS NULL OR m.last_success < m.first_id)
+                       -- the run that it repeats, by its key: a schedule may have started it
+                       AND (m.retry_of IS NULL
+                            OR (SELECT count(*) FROM runs r WHERE r.id = m.retry_of AND r.state = 'succeeded') = 0))
+             ORDER BY m.work, m.id DESC
         ), inserted AS (
             INSERT INTO bulk_items (operation_id, nth, workflow_id, run_id)
             SELECT $1, row_number() OVER (ORDER BY id), workflow_id, id FROM repeated
@@ -122,24 +126,23 @@ pub(super) async fn compare_other_runs(
     let Some(named) = find_named(tx, run).await? else { return Ok(OtherRuns::Permit) };
     let others = sqlx::query!(
         r#"
-        -- what the other runs of a due time, or of a manual run, have come to: each part by an index of its own. No run is
-        -- made before its time, and no retry before its run, so no earlier day is read
+        -- what the other runs of a due time, or of a manual run, have come to: each part by an index of its own. What an
+        -- older run came to says nothing about the work that this one repeats, so no earlier day is read
         SELECT COALESCE(bool_or(state = 'succeeded'), FALSE) AS "has_succeeded!",
-               COALESCE(bool_or(id > $6 AND id <> $7), FALSE) AS "is_repeated!"
+               COALESCE(bool_or(id > $5 AND id <> $6), FALSE) AS "is_repeated!"
           FROM (SELECT id, state FROM runs WHERE id = $1
                  UNION ALL
                 SELECT id, state FROM runs
                  WHERE retry_of = $1 AND id >= $1 AND state IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'abandoned')
                  UNION ALL
                 SELECT id, state FROM runs
-                 WHERE workflow_id = $2 AND scheduled_time = $3 AND occurrence_id = $4 AND id >= $5
+                 WHERE workflow_id = $2 AND scheduled_time = $3 AND occurrence_id = $4 AND id >= $1
                    AND state IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'abandoned')) AS others
         "#,
         named.first,
         workflow.0,
         named.scheduled_time,
         named.occurrence_id,
-        named.scheduled_time.map(first_run_id_of),
         operation,
         run,
     )
