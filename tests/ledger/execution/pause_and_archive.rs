@@ -317,13 +317,30 @@ async fn paused_runs_get_their_slots_again() {
     s.end_early().await;
 }
 
+/// The pause ends within the window, and the job comes by after it. An executor would have claimed an accepted run meanwhile.
+#[tokio::test]
+async fn a_pause_that_ends_in_time_abandons_nothing() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    let until = json!({"until": "2026-03-02T10:00:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
+    s.job("queue").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule queued");
+    s.now_is("2026-03-02T10:00:10Z").await;
+    s.job("queue").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule accepted");
+    assert_eq!(claimable(&s).await, 1);
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn paused_runs_expire_after_the_window() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     s.pause(wf).await;
-    for (now, state) in [("09:10:00", "queued"), ("10:00:05", "queued"), ("10:00:06", "abandoned")] {
+    for (now, state) in [("09:10:00", "queued"), ("10:01:05", "queued"), ("10:01:06", "abandoned")] {
         s.now_is(&format!("2026-03-02T{now}Z")).await;
         s.job("queue").await;
         assert_eq!(s.runs(wf).await, format!("2026-03-02T09:00Z schedule {state}"), "{now}");

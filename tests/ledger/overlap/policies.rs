@@ -200,12 +200,12 @@ async fn queued_runs_are_abandoned_after_the_window() {
     claimed(&s, wf).await;
     fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
     assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
-    s.now_is("2026-03-02T11:30:05Z").await;
+    s.now_is("2026-03-02T11:31:05Z").await;
     assert_eq!(
         ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap(),
         ledger::admission::queue::Pass::default()
     );
-    s.now_is("2026-03-02T11:30:06Z").await;
+    s.now_is("2026-03-02T11:31:06Z").await;
     assert_eq!(ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap().abandoned, 1);
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z fired\n2026-03-02T10:00Z abandoned");
     let runs = s.runs(wf).await;

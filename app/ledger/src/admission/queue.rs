@@ -264,14 +264,15 @@ async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<
         r#"
         -- lock expired runs, but not a run that is being claimed; a manual run, a retry or a backfill does not expire.
         -- A pause may have queued an accepted run again: between two tries it waits until the workflow is resumed, and
-        -- it never expires before the start that its spread gave it
+        -- it never expires before the start that its spread gave it. A queued run has a minute more, because a pause that
+        -- ends in time gives it a slot only at the next turn of the job
         SELECT id, state = 'queued' AS "is_queued!", COALESCE(handed_over_until < $2, FALSE) AS "is_handed_over!"
           FROM runs
          WHERE workflow_id = $1 AND state IN ('accepted', 'queued')
            AND (handed_over_until < $2
                 OR trigger IN ('schedule', 'catch_up') AND run_never_started(attempt, handed_over, cut_off)
                    AND (state = 'queued'
-                        AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer))
+                        AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer) + 60)
                         OR state = 'accepted' AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2))
            FOR UPDATE SKIP LOCKED
         "#,
@@ -336,7 +337,7 @@ async fn workflows_with_live_runs(
                              OR q.first_made_up IS NOT NULL AND l.made_up = 0
                              OR w.overlap_policy = 'concurrent' AND l.first_backfill <= q.first_made_up)
                END
-               OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
+               OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs) + 60)
                OR l.oldest_accepted < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
                OR l.handed_over_until < $2,
                FALSE) AS "may_advance!"
