@@ -119,6 +119,22 @@ async fn the_overview_shows_edits_that_wait() {
     s.end_early().await;
 }
 
+/// The answer to the first press was lost, and the page says that another one creates nothing again.
+#[tokio::test]
+async fn a_second_press_rotates_no_secret_again() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    let page = format!("/admin/teams/{}", s.keys.team_id);
+    let form = visitor.read_form(&page, &format!("{page}/signing-secret")).await;
+    visitor.send_page_form(&form, "overlap_hours=24&by_receiver=").await.expect(200);
+    let signing = "SELECT concat_ws(' ', signing_secret, previous_signing_secret) FROM teams";
+    let rotated = s.table(signing).await;
+    let again = visitor.send_page_form(&form, "overlap_hours=24&by_receiver=").await.expect(422);
+    assert!(again.text.contains("the signing secret was rotated then"), "{}", again.text);
+    assert_eq!(s.table(signing).await, rotated);
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn an_empty_part_leads_to_the_next() {
     let s = Story::at("2026-03-02T08:30:00Z").await;

@@ -96,6 +96,28 @@ async fn repeats_never_show_a_secret() {
     s.end().await;
 }
 
+/// The secret that the receivers have must sign until its overlap ends: a second rotation would end it.
+#[tokio::test]
+async fn a_repeated_rotation_keeps_the_previous_secret() {
+    let s = Story::today().await;
+    let path = format!("/api/v1/teams/{}:rotate-signing-secret", s.keys.team_id);
+    let signing = "SELECT concat_ws(' ', signing_secret, previous_signing_secret, previous_signing_until) FROM teams";
+    let body = json!({"overlap_secs": 3_600});
+    let first = post(&s.admin(), &path, "rotation", &body).await.expect(200);
+    assert!(first.json["signing_secret"].is_string() && !is_replayed(&first));
+    let rotated = s.table(signing).await;
+    let again = post(&s.admin(), &path, "rotation", &body).await.expect(200);
+    assert!(is_replayed(&again));
+    assert_eq!(again.json["signing_secret"], Value::Null);
+    assert_eq!(again.json["previous_until"], first.json["previous_until"]);
+    assert_eq!(s.table(signing).await, rotated);
+    post(&s.admin(), &path, "rotation", &json!({})).await.refused(422, "idempotency_key_reused", None);
+    post(&s.admin(), &path, "another", &body).await.expect(200);
+    assert_ne!(s.table(signing).await, rotated);
+    assert!(!s.table("SELECT answer::text FROM idempotency_keys").await.contains("whsec_"));
+    s.end().await;
+}
+
 #[tokio::test]
 async fn retries_and_backfills_are_repeated() {
     let s = Story::at("2026-03-02T12:00:00Z").await;

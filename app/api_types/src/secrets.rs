@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 pub struct RotationView {
     /// The team.
     pub team_id: i64,
-    /// Standard Webhooks secret of the team's http actions; shown only once.
-    pub signing_secret: String,
+    /// Standard Webhooks secret of the team's http actions; shown only once, and null in the answer to a repeat.
+    pub signing_secret: Option<String>,
     /// Whether secrets that are derived from it sign, one for each receiver: read them by `:receiver-secret`.
     pub by_receiver: bool,
     /// Until when the previous secret signs, too; null = it does not.

@@ -101,7 +101,8 @@
       const before = target.id === "page" ? "The request was accepted, but the next page did not come" : "The page did not come";
       say("#notice", "warn", `! ${before}: cronbox ${reason}. Load the page again.`);
     } else {
-      say("#notice", "bad", `✕ cronbox ${reason}, so it is not known whether this was done. What you typed is still here. If you press again, nothing is created twice.`);
+      const again = context.sourceElement?.dataset.again ?? "nothing is created twice";
+      say("#notice", "bad", `✕ cronbox ${reason}, so it is not known whether this was done. What you typed is still here. If you press again, ${again}.`);
       const notice = document.querySelector("#notice");
       notice?.setAttribute("role", "alert");
       notice?.setAttribute("tabindex", "-1");

@@ -83,6 +83,12 @@ impl Failure {
         Self::own(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", None, SENT_BEFORE)
     }
 
+    /// The form of a rotation was sent before, and the secret that it made is not shown again.
+    #[must_use]
+    pub fn rotated_before() -> Self {
+        Self::own(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", None, ROTATED_BEFORE)
+    }
+
     fn own(status: StatusCode, code: &str, field: Option<&str>, detail: &str) -> Self {
         let problem = Problem {
             kind: "about:blank".to_owned(),
@@ -159,6 +165,9 @@ const OTHER_EDIT: &str = "another edit came first, so yours was not saved: load 
 /// What a visitor reads who sends a form again that was sent with success, with other values or for a text that is shown once.
 const SENT_BEFORE: &str = "this form was sent before, and what it created exists: load the page again to see it, or to send another \
                            one. A secret is shown only once: replace one that is lost";
+/// The same after a rotation: another one would end the secret that the receivers have.
+const ROTATED_BEFORE: &str = "this form was sent before, and the signing secret was rotated then: the new secret is not shown again. The \
+                              previous one signs, too, until its overlap ends, and another rotation ends it at once";
 
 const RETARGET: HeaderName = HeaderName::from_static("hx-retarget");
 const RESWAP: HeaderName = HeaderName::from_static("hx-reswap");
@@ -168,7 +177,7 @@ const REDIRECT: HeaderName = HeaderName::from_static("hx-redirect");
 fn explain_to_people(status: StatusCode, problem: &mut Problem) {
     if status == StatusCode::PRECONDITION_FAILED {
         problem.detail = OTHER_EDIT.to_owned();
-    } else if problem.code == "idempotency_key_reused" {
+    } else if problem.code == "idempotency_key_reused" && problem.detail != ROTATED_BEFORE {
         problem.detail = SENT_BEFORE.to_owned();
     }
 }

@@ -80,7 +80,7 @@ fn discard_dead_letter() {}
 
 #[utoipa::path(post, path = "/api/v1/teams/{id}:rotate-signing-secret", tag = "keys",
     description = "Replace the signing secret of a team. During the overlap the previous one signs, too, so that receivers can be changed one by one.",
-    params(("id" = i64, Path)), request_body = Option<signing::RotationBody>,
+    params(("id" = i64, Path), RepeatParams), request_body = Option<signing::RotationBody>,
     responses((status = 200, body = api_types::secrets::RotationView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of signing::act_on_team")]
 fn rotate_signing_secret() {}

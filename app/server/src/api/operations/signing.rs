@@ -17,7 +17,8 @@ use super::team_secrets::parse_origin;
 use crate::App;
 use crate::api::request::auth::Admin;
 use crate::api::request::error::Error;
-use crate::api::request::extract::{OptionalBody, Trace, Verb, or_empty};
+use crate::api::request::extract::{Trace, Verb, or_empty};
+use crate::api::request::repeat::{OptionalCreation, Repeat, Requested, replayed};
 
 /// The longest overlap of a rotation: 90 days.
 const LONGEST_OVERLAP_SECS: i64 = 90 * 24 * 60 * 60;
@@ -48,16 +49,15 @@ pub(crate) async fn act_on_team(
     Admin(caller): Admin,
     Trace(trace): Trace,
     Verb(team, verb): Verb<i64>,
-    OptionalBody(body): OptionalBody<Value>,
+    OptionalCreation(creation): OptionalCreation<Value>,
 ) -> Result<Response, Error> {
-    let body = or_empty(body);
     let edit = caller.edit_at(app.clock.now(), trace);
-    match verb.as_str() {
-        "rotate-signing-secret" => {
-            let view = rotate(&app, team, field::parse_document("", body)?, &edit).await?;
-            Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
-        }
-        "receiver-secret" => {
+    let Requested { body, repeat, created } = creation.look_up(&app, &edit).await?;
+    let body = or_empty(body);
+    match (verb.as_str(), created) {
+        ("rotate-signing-secret", None) => rotate(&app, team, field::parse_document("", body)?, &repeat, &edit).await,
+        ("rotate-signing-secret", Some(created)) => Ok(answer_again(created)),
+        ("receiver-secret", _) => {
             let view = find_receiver(&app, team, field::parse_document("", body)?, &edit).await?;
             Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
         }
@@ -65,7 +65,8 @@ pub(crate) async fn act_on_team(
     }
 }
 
-async fn rotate(app: &App, team: i64, body: RotationBody, edit: &Edit) -> Result<RotationView, Error> {
+/// A client that repeats a rotation because its answer was lost does not end the overlap of the first one.
+async fn rotate(app: &App, team: i64, body: RotationBody, repeat: &Repeat, edit: &Edit) -> Result<Response, Error> {
     let overlap_secs = body.overlap_secs.unwrap_or(86_400);
     if !(0..=LONGEST_OVERLAP_SECS).contains(&overlap_secs) {
         let detail = format!("overlap_secs must be from 0 to {LONGEST_OVERLAP_SECS}");
@@ -73,15 +74,22 @@ async fn rotate(app: &App, team: i64, body: RotationBody, edit: &Edit) -> Result
     }
     let rotation = Rotation { overlap: TimeDelta::seconds(overlap_secs), by_receiver: body.by_receiver };
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    if let Some(created) = repeat.begin(&mut tx, edit).await? {
+        return Ok(answer_again(created));
+    }
     let rotated = signing_secrets::rotate_signing_secret(&mut tx, team, &app.secrets, rotation, edit).await?;
     let rotated = rotated.ok_or_else(Error::not_found)?;
+    let (by_receiver, previous_until) = (rotated.by_receiver, rotated.previous_until);
+    let view = RotationView { team_id: team, signing_secret: None, by_receiver, previous_until };
+    repeat.store(&mut tx, edit, &view).await?;
     tx.commit().await?;
-    Ok(RotationView {
-        team_id: team,
-        signing_secret: rotated.secret.0,
-        by_receiver: rotated.by_receiver,
-        previous_until: rotated.previous_until,
-    })
+    let view = RotationView { signing_secret: Some(rotated.secret.0), ..view };
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+}
+
+/// The answer to a repeat, without the secret.
+fn answer_again(created: Value) -> Response {
+    (replayed(), Json(created)).into_response()
 }
 
 async fn find_receiver(app: &App, team: i64, body: ReceiverBody, edit: &Edit) -> Result<ReceiverSecretView, Error> {

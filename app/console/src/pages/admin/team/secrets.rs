@@ -80,6 +80,7 @@ async fn rotate(api: Api, Path(id): Path<i64>, Sent(form): Sent<Rotation>) -> Ac
     };
     let body = object([("overlap_secs", json!(overlap)), ("by_receiver", json!(by_receiver))]);
     let rotated: RotationView = api.post_json(&format!("/teams/{id}:rotate-signing-secret"), body).await?.json()?;
+    let secret = rotated.signing_secret.ok_or_else(Failure::rotated_before)?;
     let until = match &rotated.previous_until {
         Some(until) => format!("The previous one signs, too, until {}", times::in_utc(until)),
         None => "The previous one signs no more".to_owned(),
@@ -92,7 +93,7 @@ async fn rotate(api: Api, Path(id): Path<i64>, Sent(form): Sent<Rotation>) -> Ac
     };
     let next = format!("/admin/teams/{id}");
     let title = format!("The signing secret was rotated. {until}");
-    Ok(show_page(&ShownOnce { title, hint, texts: vec![("Signing secret", rotated.signing_secret)], next: &next })?)
+    Ok(show_page(&ShownOnce { title, hint, texts: vec![("Signing secret", secret)], next: &next })?)
 }
 
 #[derive(Deserialize)]
