@@ -124,7 +124,7 @@ pub(crate) async fn list_all_occurrences(
         pages.push(list_of_all(&mut tx, &filter).await.map_err(failed_read)?);
     }
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, Key::of);
-    let place = |key| Place { key, from: filter.from };
+    let place = |key| Place { key, from: Some(filter.from) };
     let found = KeysetPage { rows: found.rows, next: found.next.map(place) };
     let ids: BTreeSet<i64> = found.rows.iter().map(|occurrence| occurrence.workflow_id).collect();
     let names = workflows::names_of_workflows(&mut tx, &ids.into_iter().collect::<Vec<_>>()).await;
@@ -134,27 +134,28 @@ pub(crate) async fn list_all_occurrences(
         workflow_name: names.get(&occurrence.workflow_id).cloned(),
         occurrence: to_view(occurrence),
     };
-    page::answer_page(found, move |occurrence| Place { key: Key::of(occurrence), from: filter.from }, view).await
+    page::answer_page(found, move |occurrence| Place { key: Key::of(occurrence), from: Some(filter.from) }, view).await
 }
 
 /// A place in the list of all schedules. Each page belongs to the span of the first.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Place {
     key: Key,
-    /// The begin of the span.
-    from: DateTime<Utc>,
+    /// The begin of the span; `None` in a cursor of a version that did not keep it.
+    from: Option<DateTime<Utc>>,
 }
 
 impl Place {
     /// The first place at a time.
     fn first_at(time: DateTime<Utc>) -> Self {
-        Self { key: Key::first_at(time), from: DateTime::<Utc>::MIN_UTC }
+        Self { key: Key::first_at(time), from: None }
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{}", self.key, self.from.to_rfc3339())
+        write!(f, "{}", self.key)?;
+        self.from.map_or(Ok(()), |from| write!(f, ",{}", from.to_rfc3339()))
     }
 }
 
@@ -162,8 +163,11 @@ impl FromStr for Place {
     type Err = NotAKey;
 
     fn from_str(text: &str) -> Result<Self, NotAKey> {
-        let (key, from) = text.rsplit_once(',').ok_or(NotAKey)?;
-        Ok(Self { key: key.parse()?, from: from.parse().map_err(|_| NotAKey)? })
+        // A key has a comma itself.
+        let Some((key, from)) = text.rsplit_once(',').filter(|(key, _)| key.contains(',')) else {
+            return Ok(Self { key: text.parse()?, from: None });
+        };
+        Ok(Self { key: key.parse()?, from: Some(from.parse().map_err(|_| NotAKey)?) })
     }
 }
 
@@ -174,7 +178,7 @@ fn filter_of(params: AllOccurrenceParams, now: DateTime<Utc>) -> Result<of_all::
     let after: Option<Place> = page::parse_cursor_within(params.cursor.as_deref(), first, end)?;
     let has_fires = params.decision.is_empty() || params.decision.contains(&Decision::Fired);
     let high = to.unwrap_or(AFTER_LAST).min(now + AHEAD);
-    let low = from.or_else(|| after.filter(|_| has_fires).map(|place| place.from));
+    let low = from.or_else(|| after.filter(|_| has_fires).and_then(|place| place.from));
     let low = low.unwrap_or_else(|| if has_fires { high.min(now) - USUAL_SPAN } else { FIRST });
     let begun = now - after.map_or(TimeDelta::zero(), |_| LONGEST_LISTING);
     if has_fires && high.min(begun) - low > LONGEST_SPAN {
