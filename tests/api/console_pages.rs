@@ -135,6 +135,26 @@ async fn a_second_press_rotates_no_secret_again() {
     s.end_early().await;
 }
 
+/// One minute was skipped, and 5,001 later ones were missed: the list of what was skipped passes over 5,000 decisions.
+const MISSED_SINCE_A_FREEZE: &str = "
+    INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+    SELECT gen_random_uuid(), w.id, cronbox_now() - make_interval(mins => nth),
+           CASE WHEN nth = 5002 THEN 'skipped_paused' ELSE 'missed' END, 1, cronbox_now(), cronbox_now(), cronbox_now()
+      FROM workflows w, generate_series(1, 5002) AS nth";
+
+/// The visitor would believe that the backfill repairs the span.
+#[tokio::test]
+async fn a_preview_hides_no_skipped_times() {
+    let s = Story::at("2026-03-06T08:30:00Z").await;
+    let workflow = s.create_with(json!({"cron_schedule": "* * * * *", "timezone": "UTC"})).await;
+    s.execute(MISSED_SINCE_A_FREEZE).await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let span = "start=2026-03-01T00:00&end=2026-03-06T08:29&only=missing&timing=then";
+    let preview = visitor.send_form(&format!("/workflows/{workflow}/backfill/preview"), span).await.expect(200);
+    assert!(preview.text.contains("Times of the span may have been skipped"), "{}", preview.text);
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn an_empty_part_leads_to_the_next() {
     let s = Story::at("2026-03-02T08:30:00Z").await;

@@ -70,7 +70,7 @@ const MOST_LEFT_OUT: &str = "200";
 /// How many times a backfill leaves out.
 struct LeftOut {
     count: usize,
-    /// Whether there are more than the API lists at once.
+    /// Whether there are or may be more: the API lists 200 at once, and passes over 5,000 decisions for them, also if it finds none.
     is_more: bool,
 }
 
@@ -187,6 +187,22 @@ mod tests {
         };
         assert!(leaves_out("missing", "then") && leaves_out("", ""));
         assert!(!leaves_out("missing", "now") && !leaves_out("all", "then") && !leaves_out("failed", "then"));
+    }
+
+    /// The newest decisions of a span are fires, and hide that its first day was frozen.
+    #[test]
+    fn a_preview_says_that_it_has_not_read_all() {
+        let words = |count, is_more| {
+            let time = "2026-11-27T00:00:00Z".parse().unwrap();
+            let (fields, left_out) = (BackfillFields::default(), Some(LeftOut { count, is_more }));
+            let first = vec![time];
+            Preview { id: 1, total: 1, first, fields, start: time, end: time, left_out }.render().unwrap()
+        };
+        let unread = words(0, true);
+        assert!(unread.contains("may have been skipped") && unread.contains("Count by the cron of now"), "{unread}");
+        let none = words(0, false);
+        assert!(!none.contains("skipped") && !none.contains("Count by the cron of now"), "{none}");
+        assert!(words(200, true).contains("200 or more times of the span were skipped"));
     }
 
     #[test]
