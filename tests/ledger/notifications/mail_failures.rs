@@ -142,6 +142,41 @@ async fn a_recipient_that_is_refused_for_now_gets_the_mail_later() {
     s.end().await;
 }
 
+const LAST_ATTEMPT: &str = "UPDATE notification_messages SET attempt_count = 19, due_at = cronbox_now()";
+const DEAD_LETTERS: &str = "SELECT count(*) FROM notification_messages WHERE state = 'failed'";
+
+/// A colleague who left must not ring the alarm for each message that the others have.
+#[tokio::test]
+async fn mail_that_others_have_is_no_dead_letter() {
+    let s = Story::at(NOON).await;
+    let recipients = ["good@example.com", "full@example.com"];
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
+    let full = |line: &str| if line.contains("<full@") { "452 4.2.2 full" } else { accept(line) };
+    let partly = courier(&s, start_server(full).await);
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    s.execute(LAST_ATTEMPT).await;
+    assert_eq!(deliver(&s, &partly).await, (1, 0));
+    assert_eq!(s.table(MESSAGES).await, "email sent full@example.com: transient error (452): 4.2.2 full");
+
+    // The others have it since an earlier attempt.
+    s.execute("DELETE FROM notification_messages").await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    assert_eq!(deliver(&s, &partly).await, (0, 1));
+    s.execute(LAST_ATTEMPT).await;
+    let refusing = |line: &str| if line.starts_with("MAIL") { "451 4.3.0 later" } else { accept(line) };
+    let refused = courier(&s, start_server(refusing).await);
+    assert_eq!(deliver(&s, &refused).await, (1, 0));
+    assert_eq!(s.count(DEAD_LETTERS).await, 0);
+
+    // Nobody has it.
+    s.execute("DELETE FROM notification_messages").await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    s.execute(LAST_ATTEMPT).await;
+    assert_eq!(deliver(&s, &refused).await, (0, 1));
+    assert_eq!(s.count(DEAD_LETTERS).await, 1);
+    s.end().await;
+}
+
 /// The operator corrects the password within the eleven hours of the attempts, and no message is lost.
 #[tokio::test]
 async fn a_refused_login_fails_no_message() {

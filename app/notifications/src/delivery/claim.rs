@@ -140,7 +140,12 @@ async fn settle_refused(
     left: Option<&[String]>,
 ) -> sqlx::Result<Settlement> {
     if refusal.is_final || message.attempt_count >= MOST_ATTEMPTS {
-        settle_failed(db, message, &refusal.error, left).await?;
+        // People have it: it is no dead letter.
+        if left.is_some() {
+            settle_sent(db, message, Some(&refusal.error)).await?;
+            return Ok(Settlement::Sent);
+        }
+        settle_failed(db, message, &refusal.error).await?;
         return Ok(Settlement::Failed);
     }
     settle_again(db, message, refusal, left).await?;
@@ -165,24 +170,17 @@ async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&
     .map(drop)
 }
 
-async fn settle_failed(
-    db: &mut PgConnection,
-    message: &Claimed,
-    error: &str,
-    left: Option<&[String]>,
-) -> sqlx::Result<()> {
+async fn settle_failed(db: &mut PgConnection, message: &Claimed, error: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle a message that no further attempt delivers: a dead letter
+        -- settle a message that nobody has, and that no further attempt delivers: a dead letter
         UPDATE notification_messages
-           SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3,
-               recipients_left = $4
+           SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
         message.attempt_count,
         error,
-        left,
     )
     .execute(db)
     .await
