@@ -58,10 +58,11 @@ async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc
         return Ok(false);
     }
     let since = now - TimeDelta::hours(1);
-    if count_since(tx, channel.id, since).await? >= i64::from(channel.max_per_hour) {
+    let of_channel = count_since(tx, channel.id, since).await?;
+    if of_channel >= i64::from(channel.max_per_hour) {
         return Ok(false);
     }
-    Ok(channel.kind() != ChannelKind::Email || may_send_mail(tx, channel.team_id, since).await?)
+    Ok(channel.kind() != ChannelKind::Email || may_send_mail(tx, channel.team_id, since, of_channel).await?)
 }
 
 async fn list_ready(db: &mut PgConnection, after: &(i64, String)) -> sqlx::Result<Vec<Ready>> {
@@ -133,8 +134,8 @@ async fn insert_message(
     sqlx::query!(
         r#"
         -- insert a message
-        INSERT INTO notification_messages (id, channel_id, team_id, event, items, due_at, created_on)
-        VALUES ($1, $2, $3, $4, $5, cronbox_now(), $6)
+        INSERT INTO notification_messages (id, channel_id, team_id, event, items, due_at, created_on, is_mail)
+        VALUES ($1, $2, $3, $4, $5, cronbox_now(), $6, $7)
         "#,
         id,
         channel.id,
@@ -142,6 +143,7 @@ async fn insert_message(
         event,
         i32::try_from(items).unwrap_or(i32::MAX),
         now,
+        channel.kind() == ChannelKind::Email,
     )
     .execute(tx)
     .await

@@ -9,6 +9,10 @@ use db::PgConnection;
 pub const TESTS_OF_A_TEAM: i64 = 60;
 /// How many e-mails a team sends in an hour at most: as many as one channel may.
 const MAILS_OF_A_TEAM: i64 = 1_000;
+/// A channel with fewer e-mails in an hour than this does not wait for the others of its team.
+const MAILS_OF_A_CHANNEL: i64 = 20;
+/// Also not until all channels of the team, of which it has 50 at most, can have had so many. A team that deletes and creates channels sends no more.
+const MOST_MAILS_OF_A_TEAM: i64 = MAILS_OF_A_TEAM + 50 * MAILS_OF_A_CHANNEL;
 
 /// Counts a test of a channel of a team, if the team may send one now. The row of the team stays locked until the commit.
 ///
@@ -36,24 +40,31 @@ pub async fn take_channel_test(tx: &mut PgConnection, team_id: i64, now: DateTim
     Ok(taken.rows_affected() > 0)
 }
 
-/// Whether a team has sent fewer e-mails since a time, at most an hour ago, than it may.
+/// Whether a team has sent fewer e-mails since a time, at most an hour ago, than it may, by a channel that has had `of_channel` messages
+/// since then. So one channel takes not all e-mails of its team.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn may_send_mail(db: &mut PgConnection, team_id: i64, since: DateTime<Utc>) -> sqlx::Result<bool> {
+pub(crate) async fn may_send_mail(
+    db: &mut PgConnection,
+    team_id: i64,
+    since: DateTime<Utc>,
+    of_channel: i64,
+) -> sqlx::Result<bool> {
+    let limit = if of_channel < MAILS_OF_A_CHANNEL { MOST_MAILS_OF_A_TEAM } else { MAILS_OF_A_TEAM };
     sqlx::query_scalar!(
         r#"
-        -- whether a team has had fewer e-mails since a time than it may. Those to a deleted channel count, too: it may have been one of e-mail
+        -- whether a team has had fewer e-mails since a time than it may. Those to a deleted channel count, too
         SELECT count(*) < $3 AS "may_send!"
           FROM (SELECT FROM notification_messages m
                   LEFT JOIN notification_channels c ON c.id = m.channel_id
                  WHERE m.team_id = $1 AND m.id >= uuid_v7_floor($2) AND m.created_on > $2 AND m.event <> 'test'
-                   AND (c.kind IS NULL OR c.kind = 'email')
+                   AND COALESCE(m.is_mail, c.kind = 'email', false)
                  LIMIT $3) AS mails
         "#,
         team_id,
         since,
-        MAILS_OF_A_TEAM,
+        limit,
     )
     .fetch_one(db)
     .await

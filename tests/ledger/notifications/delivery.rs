@@ -225,17 +225,27 @@ async fn quiet_hours_delay_messages() {
     s.end().await;
 }
 
-/// A thousand e-mails of this hour, of a channel that the team has deleted since.
-const A_THOUSAND_MAILS: &str = "
-    INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on)
-    SELECT (left(uuid_v7_floor(cronbox_now())::text, 24) || lpad(to_hex(n), 12, '0'))::uuid, 999999,
-           (SELECT min(team_id) FROM notification_rules), 'run_failed', 1, 'sent', cronbox_now()
-      FROM generate_series(1, 1000) AS n";
+/// So many messages of this hour with seven notifications each, to a channel of the team with rules.
+const MESSAGES_OF_THIS_HOUR: &str = "
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on, is_mail)
+    SELECT (left(uuid_v7_floor(cronbox_now())::text, 24) || lpad(to_hex($2 * 10000 + n), 12, '0'))::uuid, $2,
+           (SELECT min(team_id) FROM notification_rules), 'run_failed', 7, 'sent', cronbox_now(), $3
+      FROM generate_series(1, $1) AS n";
 
-const MAILS_OF_CHANNELS: &str = "
-    SELECT count(*) FROM notification_messages m JOIN notification_channels c ON c.id = m.channel_id WHERE c.kind = 'email'";
+/// The channels of the e-mails that were made since.
+const NEW_MAILS: &str = "
+    SELECT c.name FROM notification_messages m JOIN notification_channels c ON c.id = m.channel_id
+     WHERE m.is_mail AND m.items <> 7 ORDER BY c.id";
 
-/// A team sends as many e-mails in an hour as one channel may, whatever channels it makes and deletes.
+/// The id of a channel that the team has deleted.
+const DELETED: i64 = 999_999;
+
+async fn insert_messages(s: &Story, number: i64, channel: i64, is_mail: bool) {
+    let inserted = sqlx::query(MESSAGES_OF_THIS_HOUR).bind(number).bind(channel).bind(is_mail).execute(&s.pool);
+    inserted.await.unwrap();
+}
+
+/// A team sends as many e-mails in an hour as one channel may, and some more of its silent ones, whatever channels it makes and deletes.
 #[tokio::test]
 async fn mails_of_a_team_are_limited() {
     let s = Story::at(NOON).await;
@@ -243,14 +253,48 @@ async fn mails_of_a_team_are_limited() {
     let hook = webhook(&s, &receiver).await;
     let mail = channel(&s, json!({"name": "m", "kind": "email", "recipients": ["a@example.com"]})).await;
     rule(&s, mail, json!({"event": "run_failed", "group_secs": 0, "channel_ids": [mail, hook]})).await;
-    s.execute(A_THOUSAND_MAILS).await;
+    insert_messages(&s, 2_000, DELETED, true).await;
     let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, "")]).await.action()})).await;
     fail(&s, workflow).await;
     send(&s).await;
-    assert_eq!((s.count(MAILS_OF_CHANNELS).await, receiver.received().len()), (0, 1), "only e-mail waits");
+    assert_eq!((s.table(NEW_MAILS).await, receiver.received().len()), (String::new(), 1), "only e-mail waits");
     s.now_is("2026-03-02T13:00:00Z").await;
     send(&s).await;
-    assert_eq!(s.count(MAILS_OF_CHANNELS).await, 1);
+    assert_eq!(s.table(NEW_MAILS).await, "m");
+    s.end().await;
+}
+
+/// A team moves its channel of Slack, by deleting and creating it.
+#[tokio::test]
+async fn messages_of_deleted_webhooks_are_no_mails() {
+    let s = Story::at(NOON).await;
+    let mail = channel(&s, json!({"name": "m", "kind": "email", "recipients": ["a@example.com"]})).await;
+    rule(&s, mail, json!({"event": "run_failed", "group_secs": 0})).await;
+    insert_messages(&s, 2_000, DELETED, false).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, "")]).await.action()})).await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    assert_eq!(s.table(NEW_MAILS).await, "m");
+    s.end().await;
+}
+
+/// The channel of on-call must not wait for one that takes each place that becomes free.
+#[tokio::test]
+async fn a_chatty_channel_leaves_mails_to_others() {
+    let s = Story::at(NOON).await;
+    let fields = |name| json!({"name": name, "kind": "email", "recipients": ["a@example.com"], "max_per_hour": 1_000});
+    let chatty = channel(&s, fields("chatty")).await;
+    let on_call = channel(&s, fields("on-call")).await;
+    rule(&s, chatty, json!({"event": "run_failed", "group_secs": 0, "channel_ids": [chatty, on_call]})).await;
+    insert_messages(&s, 500, DELETED, true).await;
+    insert_messages(&s, 500, chatty, true).await;
+    insert_messages(&s, 19, on_call, false).await;
+    let workflow = s.create_with(json!({"action": Receiver::answering(&[(500, ""); 2]).await.action()})).await;
+    for _ in 0..2 {
+        fail(&s, workflow).await;
+        send(&s).await;
+    }
+    assert_eq!(s.table(NEW_MAILS).await, "on-call", "the twentieth passes, and the next one waits");
     s.end().await;
 }
 

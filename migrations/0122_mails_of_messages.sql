@@ -1,0 +1,5 @@
+-- A team sends a limited number of e-mails in an hour, also by channels that it has deleted since. Of a deleted channel nothing says whether it was one of
+-- e-mail, so the messages of a deleted webhook took the place of e-mails.
+ALTER TABLE notification_messages ADD COLUMN is_mail BOOLEAN NULL;
+
+COMMENT ON COLUMN notification_messages.is_mail IS 'Whether it is an e-mail; NULL = an earlier version has made it: then it is one if its channel exists and is one of e-mail';
