@@ -210,19 +210,25 @@ async fn new_channels_give_a_team_no_further_tests() {
         api.delete(&channel).await.expect(204);
         answer
     };
-    for _ in 0..60 {
+    for _ in 0..30 {
         test_once(&s.editor(), &body).await.expect(200);
     }
     let refused = test_once(&s.editor(), &body).await;
     refused.refused(429, "rate_limited", None);
-    assert_eq!(refused.headers["ratelimit-policy"], "\"team-channel-tests-per-hour\";q=60;w=3600");
+    assert_eq!(refused.headers["ratelimit-policy"], "\"team-channel-tests-per-hour\";q=30;w=3600");
+    assert_eq!(refused.headers["retry-after"], "120");
     let mut of_others = body.clone();
     of_others["team_id"] = json!(s.admin().post("/api/v1/teams", &json!({"name": "others"})).await.expect(201).id());
     test_once(&s.admin(), &of_others).await.expect(200);
-    s.now_is("2026-03-02T09:01:00Z").await;
-    test_once(&s.editor(), &body).await.expect(200);
+    s.now_is("2026-03-02T09:01:59Z").await;
     test_once(&s.editor(), &body).await.expect(429);
-    s.now_is("2026-03-02T10:01:00Z").await;
+    s.now_is("2026-03-02T09:59:59Z").await;
+    // No hour has more than 60.
+    for _ in 0..29 {
+        test_once(&s.editor(), &body).await.expect(200);
+    }
+    test_once(&s.editor(), &body).await.expect(429);
+    s.now_is("2026-03-02T10:59:59Z").await;
     test_once(&s.editor(), &body).await.expect(200);
     s.end().await;
 }

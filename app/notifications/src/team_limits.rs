@@ -5,8 +5,10 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// How many tests of its channels a team sends in an hour at most.
-pub const TESTS_OF_A_TEAM: i64 = 60;
+/// How many tests of its channels a team sends at once; it has them all again after an hour. So no hour has more than twice as many.
+pub const TESTS_AT_ONCE: i64 = 30;
+/// After how many seconds it has one of them again.
+pub const SECS_PER_TEST: u32 = 120;
 /// How many e-mails a team sends in an hour at most: as many as one channel may.
 const MAILS_OF_A_TEAM: i64 = 1_000;
 /// A channel with fewer e-mails in an hour than this does not wait for the others of its team.
@@ -33,7 +35,7 @@ pub async fn take_channel_test(tx: &mut PgConnection, team_id: i64, now: DateTim
         "#,
         team_id,
         now,
-        TESTS_OF_A_TEAM,
+        TESTS_AT_ONCE,
     )
     .execute(tx)
     .await?;

@@ -10,7 +10,7 @@ use egress::allowed::Tenant;
 use notifications::channel::{self, Channel, ChannelCreation, ChannelDeletion, ChannelSpec};
 use notifications::message;
 use notifications::rule::{self, RuleSpec};
-use notifications::team_limits::{TESTS_OF_A_TEAM, take_channel_test};
+use notifications::team_limits::{SECS_PER_TEST, TESTS_AT_ONCE, take_channel_test};
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
@@ -313,12 +313,13 @@ pub(crate) async fn test_channel(
 
 /// A new channel has no tests yet, and an editor may create as many as it deletes.
 fn team_tested_too_often() -> Error {
-    let quota = TESTS_OF_A_TEAM;
+    let quota = TESTS_AT_ONCE;
     let detail = format!(
-        "the team has tested its channels {quota} times in the last hour, which is the limit: wait for Retry-After seconds, \
-         then repeat"
+        "the team tests its channels {quota} times at once, and then once in {SECS_PER_TEST} seconds: wait for Retry-After \
+         seconds, then repeat"
     );
-    let limit = Limit { policy: "team-channel-tests-per-hour", quota, window_secs: Some(3_600), retry_secs: 60 };
+    let policy = "team-channel-tests-per-hour";
+    let limit = Limit { policy, quota, window_secs: Some(3_600), retry_secs: SECS_PER_TEST };
     Error::limited("rate_limited", detail, limit)
 }
 
