@@ -112,7 +112,7 @@ async fn invented_sessions_are_limited_by_address() {
     s.end().await;
 }
 
-/// A thief who tries keys, old cookies or used links leaves a trace of each.
+/// A thief who tries keys, stolen cookies or used links leaves a trace of each, and people who sign out or go home leave none.
 #[tokio::test]
 async fn failed_sign_ins_are_in_the_audit_log() {
     let s = Story::at("2026-03-02T09:00:00Z").await;
@@ -124,9 +124,15 @@ async fn failed_sign_ins_are_in_the_audit_log() {
     sign_in("/sign-in", "key=invented".to_owned()).await.expect(401);
 
     s.now_is("2026-03-02T09:01:00Z").await;
+    let led_to_sign_in = async |visitor: &Visitor| send_request(visitor.request_page("/workflows")).await.expect(303);
     let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
-    visitor.send_form("/sign-out", "").await.expect(200);
-    assert_eq!(send_request(visitor.request_page("/workflows")).await.status, 303, "it is led to the sign-in");
+    let session = s.table("SELECT id::text FROM console_sessions").await;
+    s.admin().post_empty(&format!("/api/v1/sessions/{session}:end")).await.expect(204);
+    led_to_sign_in(&visitor).await;
+    let signed_out = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    signed_out.send_form("/sign-out", "").await.expect(200);
+    led_to_sign_in(&signed_out).await;
+    let stays = Visitor::sign_in(s.url(), &s.keys.editor).await;
 
     s.now_is("2026-03-02T09:02:00Z").await;
     let made = s.editor().post_empty("/api/v1/sign-in-links").await.expect(201).json;
@@ -136,7 +142,9 @@ async fn failed_sign_ins_are_in_the_audit_log() {
         assert_eq!(answer.status == 401, used, "{}", answer.text);
     }
 
-    s.now_is("2026-03-02T09:04:00Z").await;
+    s.now_is("2026-03-02T21:01:00Z").await;
+    led_to_sign_in(&stays).await;
+    s.now_is("2026-03-02T21:03:00Z").await;
     s.job("audit").await;
     let entries = "SELECT concat_ws(' ', at AT TIME ZONE 'UTC', source_address, after) FROM audit_log
                     WHERE verb = 'login.failed' ORDER BY at";

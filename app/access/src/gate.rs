@@ -172,6 +172,15 @@ struct KnownSession {
     caller: Option<Caller>,
 }
 
+/// Why a cookie names no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoSession {
+    /// It has expired, or its holder has signed out: no failed login.
+    Left,
+    /// It never was one, another person has ended it, or its key was revoked.
+    Refused,
+}
+
 /// Why a lookup does not say whether a key is active.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
@@ -285,7 +294,7 @@ pub struct Gate {
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
     tokens: KnownTokens,
-    sessions: Cache<[u8; 32], Option<KnownSession>>,
+    sessions: Cache<[u8; 32], Result<KnownSession, NoSession>>,
     /// As `active`, of sessions.
     open_sessions: Cache<(), Arc<HashSet<[u8; 32]>>>,
     uses: KeyUses,

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 use workflows::keyset::KeysetPage;
 
+use crate::people::person::Person;
 use crate::people::token::Claims;
 
 /// How long a session lasts.
@@ -157,6 +158,42 @@ pub async fn find_session(
         let holder = row.key_id.map_or_else(|| Holder::Person(person(row.expires_on)), Holder::Key);
         (row.id, holder, row.expires_on)
     }))
+}
+
+/// Whether a cookie names a session that its holder has left: it has expired, or its holder has ended it. One that never was, and one
+/// that another person has ended, is none of these.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn was_left(db: &mut PgConnection, digest: [u8; 32]) -> sqlx::Result<bool> {
+    let row = sqlx::query!(
+        r#"
+        -- find who ended a session, by its cookie
+        SELECT s.ended_by, s.issuer, s.subject, s.email, s.username, s.groups, s.expires_on, k.prefix AS "prefix?"
+          FROM console_sessions s LEFT JOIN api_keys k ON k.id = s.key_id
+         WHERE s.digest = $1
+        "#,
+        digest.as_slice(),
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(row) = row else { return Ok(false) };
+    let Some(ended_by) = row.ended_by else { return Ok(true) };
+    let holder = match row.prefix {
+        Some(prefix) => format!("key:{prefix}"),
+        None => {
+            let claims = Claims {
+                issuer: row.issuer.unwrap_or_default(),
+                subject: row.subject.unwrap_or_default(),
+                email: row.email,
+                username: row.username,
+                groups: row.groups,
+                expires_on: row.expires_on,
+            };
+            Person::of_claims(&claims).actor
+        }
+    };
+    Ok(ended_by == holder)
 }
 
 /// Returns the digests of all sessions that have not ended.

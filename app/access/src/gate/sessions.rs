@@ -8,13 +8,13 @@ use db::{PgConnection, PgPool};
 use uuid::Uuid;
 use workflows::audit::Edit;
 
-use super::{Admission, Caller, Gate, KnownSession};
+use super::{Admission, Caller, Gate, KnownSession, NoSession};
 use crate::keys::find_active_key;
 use crate::people::groups::Groups;
 use crate::people::person::Person;
 use crate::people::signed_in::SignedIn;
 use crate::people::token::Claims;
-use crate::sessions::{Holder, digest_of, find_session, list_open_digests};
+use crate::sessions::{Holder, digest_of, find_session, list_open_digests, was_left};
 
 /// A try to sign in by a link, or by a code of the provider. If it is dropped, it has failed and is counted, also because the
 /// client has disconnected or the database has failed.
@@ -57,10 +57,27 @@ impl Gate {
     ) -> Result<Option<(Uuid, Admission)>, Arc<sqlx::Error>> {
         let decided = self.decide_session(pool, text, groups, peer, now).await?;
         match &decided {
-            Some((_, admission)) => self.count_refusal(admission, peer, now),
-            None => self.failed_logins.count(peer, now),
+            Ok((_, admission)) => self.count_refusal(admission, peer, now),
+            Err(NoSession::Refused) => self.failed_logins.count(peer, now),
+            // Each open tab would be one, and each morning.
+            Err(NoSession::Left) => {}
         }
-        Ok(decided)
+        Ok(decided.ok())
+    }
+
+    /// Decides the same for an answer that is open: this is no try to sign in, so it is not counted.
+    ///
+    /// # Errors
+    /// Fails if the database does not answer.
+    pub async fn check_session(
+        &self,
+        pool: &PgPool,
+        text: &str,
+        groups: Option<&Groups>,
+        peer: IpAddr,
+        now: DateTime<Utc>,
+    ) -> Result<Option<(Uuid, Admission)>, Arc<sqlx::Error>> {
+        Ok(self.decide_session(pool, text, groups, peer, now).await?.ok())
     }
 
     async fn decide_session(
@@ -70,7 +87,7 @@ impl Gate {
         groups: Option<&Groups>,
         peer: IpAddr,
         now: DateTime<Utc>,
-    ) -> Result<Option<(Uuid, Admission)>, Arc<sqlx::Error>> {
+    ) -> Result<Result<(Uuid, Admission), NoSession>, Arc<sqlx::Error>> {
         let digest = digest_of(text);
         let known = match self.sessions.get(&digest).await {
             Some(known) => known,
@@ -79,26 +96,30 @@ impl Gate {
                 let has_try = self.take_try(peer);
                 if !has_try && !self.is_open_session(pool, digest, now).await? {
                     // No session has this id.
-                    return Ok(Some((Uuid::nil(), Admission::TooManyUnknown)));
+                    return Ok(Ok((Uuid::nil(), Admission::TooManyUnknown)));
                 }
                 let read = Box::pin(self.read_session(pool, digest, groups, now));
                 let known = self.sessions.try_get_with(digest, read).await?;
-                if has_try && known.is_some() {
+                if has_try && known.is_ok() {
                     self.return_try(peer);
                 }
                 known
             }
         };
-        let Some(session) = known.filter(|session| session.expires_on > now) else { return Ok(None) };
-        let Some(caller) = session.caller else { return Ok(Some((session.id, Admission::NoRole))) };
+        let session = match known {
+            Ok(session) if session.expires_on > now => session,
+            Ok(_) => return Ok(Err(NoSession::Left)),
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Some(caller) = session.caller else { return Ok(Ok((session.id, Admission::NoRole))) };
         if let Some(refusal) = caller.find_refusal(peer, now) {
-            return Ok(Some((session.id, refusal)));
+            return Ok(Ok((session.id, refusal)));
         }
         let is_over = self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err());
         if !is_over && !caller.is_person() {
             self.uses.note(caller.id, peer.to_canonical(), now);
         }
-        Ok(Some((session.id, if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) })))
+        Ok(Ok((session.id, if is_over { Admission::TooManyRequests } else { Admission::Admitted(caller) })))
     }
 
     /// Takes a try of this address for a link, or for a code of the provider; without one, neither is looked up.
@@ -163,20 +184,23 @@ impl Gate {
         digest: [u8; 32],
         groups: Option<&Groups>,
         now: DateTime<Utc>,
-    ) -> sqlx::Result<Option<KnownSession>> {
+    ) -> sqlx::Result<Result<KnownSession, NoSession>> {
         let mut connection = pool.acquire().await?;
-        let Some((id, holder, expires_on)) = find_session(&mut connection, digest, now).await? else { return Ok(None) };
+        let Some((id, holder, expires_on)) = find_session(&mut connection, digest, now).await? else {
+            let has_left = was_left(&mut connection, digest).await?;
+            return Ok(Err(if has_left { NoSession::Left } else { NoSession::Refused }));
+        };
         let caller = match holder {
             Holder::Key(key_id) => match self.caller_of_key(&mut connection, key_id).await? {
                 Some(caller) => Some(caller),
-                None => return Ok(None),
+                None => return Ok(Err(NoSession::Refused)),
             },
             Holder::Person(claims) => {
                 drop(connection);
                 self.caller_of_person(pool, &claims, groups).await?
             }
         };
-        Ok(Some(KnownSession { id, expires_on, caller }))
+        Ok(Ok(KnownSession { id, expires_on, caller }))
     }
 
     /// The caller of a key; `None` if it was revoked.

@@ -132,6 +132,15 @@ pub(crate) async fn admit_session(app: &App, text: &str, Peer(peer): Peer) -> Re
     Ok(app.gate.admit_session(&app.pools.reads, text, groups, peer, app.clock.now()).await?)
 }
 
+/// The same for an answer that is open, which counts as no failed login.
+///
+/// # Errors
+/// Fails if the database does not answer.
+pub(crate) async fn check_session(app: &App, text: &str, Peer(peer): Peer) -> Result<Option<(Uuid, Admission)>, Error> {
+    let groups = app.identity_provider().map(IdentityProvider::groups);
+    Ok(app.gate.check_session(&app.pools.reads, text, groups, peer, app.clock.now()).await?)
+}
+
 pub(crate) fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
     let limits = app.gate.limits();
     match admission {

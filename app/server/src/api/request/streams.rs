@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::auth::{Peer, SessionCaller, admit_session, admitted, identify_caller};
+use super::auth::{Peer, SessionCaller, admitted, check_session, identify_caller};
 use super::error::Error;
 use super::limits::{self, refused};
 use crate::App;
@@ -33,7 +33,7 @@ impl AdmittedStream {
         match self.parts.extensions.get() {
             // Its caller is that of the begin of the stream.
             Some(SessionCaller { text, .. }) => {
-                let found = admit_session(app, text, Peer::of_request(&self.parts.extensions)).await?;
+                let found = check_session(app, text, Peer::of_request(&self.parts.extensions)).await?;
                 let (_, admission) = found.ok_or_else(Error::unauthorized)?;
                 admitted(app, admission)
             }
