@@ -14,7 +14,7 @@ const ADDITIONS: [Ipv4Net; 2] = [
     WIRE_SERVER,
 ];
 
-/// Azure's WireServer: metadata, certificates and DNS for the machine that asks.
+/// Azure's `WireServer`: metadata, certificates and DNS for the machine that asks.
 const WIRE_SERVER: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32);
 
 /// Only these IPv6 addresses are routed on the internet: global unicast, and IPv4 addresses behind a NAT64.

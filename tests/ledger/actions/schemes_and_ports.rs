@@ -27,7 +27,7 @@ async fn http_and_other_ports_are_not_saved() {
     s.end().await;
 }
 
-/// A workflow that was saved before https was required goes on until its URL changes. 64:ff9b::7f00:1 may be reached, because
+/// A workflow that was saved before https was required goes on until its URL changes. `64:ff9b::7f00:1` may be reached, because
 /// what it translates to may be, and no operator has allowed it itself. Nothing answers there.
 #[tokio::test]
 async fn old_http_urls_go_on_until_changed() {

@@ -305,10 +305,10 @@ pub async fn read_body(request: Request) -> Result<Bytes, Error> {
 async fn read_at_most(request: Request, limit: usize) -> Result<Bytes, Error> {
     to_bytes(request.into_body(), limit).await.map_err(|error| {
         let error = anyhow::Error::new(error);
-        if error.chain().any(|cause| cause.is::<http_body_util::LengthLimitError>()) {
+        if error.chain().any(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
             let detail = format!("the body is larger than {} KiB", limit / 1024);
             Error::Refused(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-        } else if error.chain().any(|cause| cause.is::<BodyTooLate>()) {
+        } else if error.chain().any(<dyn std::error::Error>::is::<BodyTooLate>) {
             Error::timeout()
         } else {
             FieldError::new("incomplete_body", "", "the body ended before its announced length: send it again").into()

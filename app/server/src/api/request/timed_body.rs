@@ -75,7 +75,7 @@ mod tests {
         let reading = to_bytes(end_body_at(unfinished, Instant::now()), usize::MAX);
         let read = tokio::time::timeout(Duration::from_secs(60), reading).await.expect("it never ends");
         let error = anyhow::Error::new(read.unwrap_err());
-        assert!(error.chain().any(|cause| cause.is::<BodyTooLate>()), "{error:#}");
+        assert!(error.chain().any(<dyn std::error::Error>::is::<BodyTooLate>), "{error:#}");
     }
 
     #[tokio::test]
