@@ -144,7 +144,8 @@ data "aws_secretsmanager_secret_versions" "secrets_key" {
 }
 
 locals {
-  has_secrets_key = length(data.aws_secretsmanager_secret_versions.secrets_key.versions) > 0
+  # Of a secret without a version the list is null.
+  has_secrets_key = try(length(data.aws_secretsmanager_secret_versions.secrets_key.versions), 0) > 0
 }
 
 # The stored keys. While there are none, another secret is read in their place.

@@ -38,6 +38,8 @@ impl World {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_zone_data_republish_open_crons() {
     let world = World::new().await;
+    let edit = Edit::without_request("cli", world.clock.now());
+    zones::store_bundled(&world.pool, &edit).await.unwrap();
     let daemon = world.process(&["--listen"], None);
     let mut ids = Vec::new();
     for _ in 0..12 {
@@ -46,7 +48,6 @@ async fn new_zone_data_republish_open_crons() {
     for id in &ids {
         assert_eq!(world.next_expression(*id, None).await, "cron(0 * * * ? *)");
     }
-    let edit = Edit::without_request("cli", world.clock.now());
     zones::store_zones(&world.pool, &other_zones(), MissingTimezones::Refuse, &edit).await.unwrap();
     let (operator, started) = (world.publisher().await, Instant::now());
     // A sweep of a process that has not loaded the data yet finds no difference.
