@@ -173,7 +173,7 @@ async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&
 async fn settle_failed(db: &mut PgConnection, message: &Claimed, error: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle a message that nobody has, and that no further attempt delivers: a dead letter
+        -- settle a message that no recipient has, and that no further attempt delivers: a dead letter
         UPDATE notification_messages
            SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
