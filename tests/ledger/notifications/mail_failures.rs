@@ -168,7 +168,7 @@ async fn mail_that_others_have_is_no_dead_letter() {
     assert_eq!(deliver(&s, &refused).await, (1, 0));
     assert_eq!(s.count(DEAD_LETTERS).await, 0);
 
-    // Nobody has it.
+    // No recipient has it.
     s.execute("DELETE FROM notification_messages").await;
     s.execute(ONE_FOR_EACH_CHANNEL).await;
     s.execute(LAST_ATTEMPT).await;
