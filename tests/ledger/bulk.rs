@@ -412,33 +412,37 @@ async fn teams_and_copies_of_the_job_share_nothing() {
     s.end_early().await;
 }
 
-/// 10,000 workflows; the instance is killed when about half of them are processed, and the next one goes on.
+/// 2,000 workflows; the instance is killed when some of them are processed, and the next one goes on.
 #[tokio::test]
 async fn a_killed_instance_repeats_and_skips_no_item() {
     let s = idle().await;
     s.create_with(json!({"name": "first"})).await;
     s.execute(
         "INSERT INTO workflows (team_id, name, action, created_on, updated_on)
-         SELECT team_id, 'copy ' || nth, action, now(), now() FROM workflows, generate_series(2, 10000) AS nth",
+         SELECT team_id, 'copy ' || nth, action, now(), now() FROM workflows, generate_series(2, 2000) AS nth",
     )
     .await;
     let every_second = [("CRONBOX_JOB_BACKFILLS", "1s")];
     let app = App::with(&s.dsn(), &every_second).await;
     let created = request(&app.editor(&s), &json!({"verb": "pause", "reason": "bulk"})).await.expect(202);
-    assert_eq!(created.json["total"], 10_000);
-    while s.count("SELECT processed::bigint FROM bulk_operations").await < 5_000 {
+    assert_eq!(created.json["total"], 2_000);
+    let began = std::time::Instant::now();
+    while s.count("SELECT processed::bigint FROM bulk_operations").await < 500 {
+        assert!(began.elapsed() < tests::PATIENCE, "not so many items are processed");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     app.signal("-KILL").await;
-    app.assert_killed("half of the items").await;
+    app.assert_killed("some of the items").await;
     let at_the_kill = s.count("SELECT processed::bigint FROM bulk_operations").await;
-    assert!((5_000..10_000).contains(&at_the_kill), "{at_the_kill}");
+    assert!((500..2_000).contains(&at_the_kill), "{at_the_kill}");
+    // As if the lease of the killed instance, of a minute, had ended.
+    s.execute("UPDATE jobs SET locked_by = NULL, locked_until = NULL").await;
     let _next = App::with(&s.dsn(), &every_second).await;
-    s.until_grown("SELECT processed::bigint FROM bulk_operations", 10_000).await;
+    s.until_grown("SELECT processed::bigint FROM bulk_operations", 2_000).await;
     s.until("SELECT count(*) FROM bulk_operations WHERE state = 'finished' AND refused = 0", 1).await;
-    assert_eq!(s.count("SELECT count(*) FROM bulk_items WHERE outcome = 'done'").await, 10_000);
-    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'paused' AND version = 2").await, 10_000);
+    assert_eq!(s.count("SELECT count(*) FROM bulk_items WHERE outcome = 'done'").await, 2_000);
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'paused' AND version = 2").await, 2_000);
     let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND subject LIKE 'workflow:%'";
-    assert_eq!(s.count(audited).await, 10_000, "each once");
+    assert_eq!(s.count(audited).await, 2_000, "each once");
     s.end_early().await;
 }

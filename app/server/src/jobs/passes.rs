@@ -1,6 +1,8 @@
 //! Step 7 of 7: one pass of each job. It counts the report in the metrics, notifies the executor and the publisher, and
 //! returns the result of the turn.
 
+use std::time::{Duration, Instant};
+
 use access::failed_logins;
 use anyhow::{Context as _, ensure};
 use executor::{recovery, timeouts};
@@ -11,6 +13,9 @@ use workflows::audit::chain;
 use super::{Did, prune};
 use crate::App;
 use crate::metrics::{FailedJob, MetricLabel, Metrics};
+
+/// For so long a turn of the job `bulk` goes on with the next round: one round a turn would be 50 items of a team a second.
+const BULK: Duration = Duration::from_secs(30);
 
 /// Decides the due times that have no decision.
 pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
@@ -67,20 +72,27 @@ pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Processes items of the bulk operations.
+/// Processes items of the bulk operations: a turn has many rounds, and each round has a part of each team.
 pub(super) async fn run_bulk(app: &App) -> anyhow::Result<Did> {
-    let pass = bulk::advance_operations(&app.pools.work, app.config.requested_fires(), &app.clock).await?;
-    if pass.runs > 0 {
-        app.wake.notify();
+    let (began, mut processed) = (Instant::now(), 0);
+    loop {
+        let round = bulk::advance_operations(&app.pools.work, app.config.requested_fires(), &app.clock).await?;
+        if round.runs > 0 {
+            app.wake.notify();
+        }
+        if round.edits > 0 {
+            app.notifier.request_notification();
+        }
+        processed += round.processed;
+        if !round.has_more || began.elapsed() >= BULK {
+            let pass = bulk::Pass { processed, ..round };
+            return Ok(match (pass.processed, pass.has_more) {
+                (_, true) => Did::Some(pass.in_words()),
+                (0, false) => Did::Nothing,
+                (_, false) => Did::All(pass.in_words()),
+            });
+        }
     }
-    if pass.edits > 0 {
-        app.notifier.request_notification();
-    }
-    Ok(match (pass.processed, pass.has_more) {
-        (_, true) => Did::Some(pass.in_words()),
-        (0, false) => Did::Nothing,
-        (_, false) => Did::All(pass.in_words()),
-    })
 }
 
 /// Recovers the runs of lost instances.
