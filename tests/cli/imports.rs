@@ -103,15 +103,17 @@ async fn the_page_about_eventbridge_reads_all_groups() {
 async fn the_page_about_eventbridge_imports_all_or_nothing() {
     let person = Person::without_key();
     let answer = "{\"Name\": \"payroll\", \"ScheduleExpression\": \"rate(1 hour)\"}";
-    let aws = format!(
-        "#!/bin/sh\ncase $2 in\nlist-schedules) printf 'default\\tpayroll\\nbilling\\tpayroll\\n';;\n\
-         *) [ \"$4\" = default ] && echo '{answer}';;\nesac\n"
-    );
-    let program = person.write("bin/aws", &aws);
-    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let said = run_page(&person, "eventbridge.md", &[]).await;
-    assert_ne!(said.code, 0, "{said:?}");
-    assert!(person.home.join("schedules.json").exists() && !person.home.join("billing.yaml").exists(), "{said:?}");
+    // One that is not the last cannot be read; the list breaks off.
+    for list in ["printf 'billing\\tpayroll\\ndefault\\tpayroll\\n'", "printf 'default\\tpayroll\\n'; exit 1"] {
+        let aws = format!(
+            "#!/bin/sh\ncase $2 in\nlist-schedules) {list};;\n*) [ \"$4\" = default ] && echo '{answer}';;\nesac\n"
+        );
+        let program = person.write("bin/aws", &aws);
+        std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let said = run_page(&person, "eventbridge.md", &[]).await;
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(person.home.join("schedules.json").exists() && !person.home.join("billing.yaml").exists(), "{said:?}");
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ PICTURES = pathlib.Path(os.environ["CRONBOX_PICTURES"])
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 # Milliseconds; it only ends a story that hangs.
 PATIENCE = 300_000
+expect.set_options(timeout=PATIENCE)
 # Pages without an object of their own.
 PAGES = ["/", "/workflows", "/runs", "/backfills", "/upcoming", "/delivery", "/proof", "/admin"]
 TABS = ["", "/runs", "/next", "/settings", "/history", "/sync"]
@@ -640,8 +641,10 @@ def a_double_click_writes_once(browser):
     page.get_by_role("button", name="Start: run now 1 workflow").dblclick()
     visitor.notice("operation was started")
     # Those of the stories before come first.
-    while any(api("GET", f"/bulk/{operation}")["finished_on"] is None for operation in operations() - before):
+    for _ in range(100):
         step("job bulk")
+        if all(api("GET", f"/bulk/{operation}")["finished_on"] for operation in operations() - before):
+            break
     step("runs_end")
     runs = api("GET", f"/runs?workflow_id={workflow}")["items"]
     assert (len(operations() - before), [run["state"] for run in runs]) == (1, ["failed"]), runs

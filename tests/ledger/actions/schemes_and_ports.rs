@@ -28,7 +28,8 @@ async fn http_and_other_ports_are_not_saved() {
 }
 
 /// A workflow that was saved before https was required goes on until its URL changes. `64:ff9b::7f00:1` may be reached, because
-/// what it translates to may be, and no operator has allowed it itself. Nothing answers there.
+/// what it translates to may be, and no operator has allowed it itself. Without a translator nothing answers there: a
+/// connection fails at once, or after ten seconds if the machine has a way to it.
 #[tokio::test]
 async fn old_http_urls_go_on_until_changed() {
     let s = Story::today().await;

@@ -156,15 +156,20 @@ const OF_SCHEDULE: &str = "INSERT INTO runs (id, workflow_id, trigger, state, sc
 /// Claims as an instance without runs. Returns the workflows of the claimed runs, and how many entries of runs it read.
 async fn claim_and_count(s: &Story) -> (Vec<i64>, i64) {
     let pool = one_connection(s).await;
-    let before = read_of(&pool, "runs").await;
-    let mut one = pool.acquire().await.unwrap();
-    let slots = executor::claim::Slots::all_free(64);
-    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
-    drop(one);
-    let mut workflows: Vec<_> = claimed.iter().map(|run| run.workflow_id).collect();
-    workflows.sort_unstable();
-    (workflows, read_of(&pool, "runs").await - before)
+    let (mut workflows, mut least) = (Vec::new(), i64::MAX);
+    // Another session may report meanwhile what it has read before.
+    for _ in 0..3 {
+        let before = read_of(&pool, "runs").await;
+        let mut tx = db::begin_transaction(&pool).await.unwrap();
+        let slots = executor::claim::Slots::all_free(64);
+        let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+        let claimed = executor::claim::claim_due_runs(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
+        tx.rollback().await.unwrap();
+        workflows = claimed.iter().map(|run| run.workflow_id).collect();
+        workflows.sort_unstable();
+        least = least.min(read_of(&pool, "runs").await - before);
+    }
+    (workflows, least)
 }
 
 /// A team is frozen while 5,000 runs of its schedules and one that a person requested wait.
@@ -348,12 +353,13 @@ async fn a_bulk_retry_reads_no_other_work() {
     sqlx::query(ENDED).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
-    let mut read = 0;
-    // A statement gets its final plan at its sixth execution.
-    for _ in 0..7 {
+    let mut read = i64::MAX;
+    // A statement gets its final plan at its sixth execution. Another session may report meanwhile what it has read before.
+    for nth in 1..=9 {
         let before = read_of(&pool, "runs").await;
         select_failed(&s, &pool).await;
-        read = read_of(&pool, "runs").await - before;
+        let now = read_of(&pool, "runs").await - before;
+        read = if nth > 6 { read.min(now) } else { read };
     }
     assert!(read < 60_000, "{read} rows and entries of 11,000 runs");
     s.end_early().await;
@@ -410,12 +416,13 @@ async fn a_bulk_retry_reads_each_day_once() {
     let days = "SELECT count(DISTINCT tableoid) FROM runs";
     assert!(s.count(days).await >= 30);
     let pool = one_connection(&s).await;
-    let mut scans = 0;
-    // A statement gets its final plan at its sixth execution.
-    for _ in 0..7 {
+    let mut scans = i64::MAX;
+    // A statement gets its final plan at its sixth execution. Another session may report meanwhile what it has scanned before.
+    for nth in 1..=9 {
         let before = scans_of_runs(&pool).await;
         select_failed(&s, &pool).await;
-        scans = scans_of_runs(&pool).await - before;
+        let now = scans_of_runs(&pool).await - before;
+        scans = if nth > 6 { scans.min(now) } else { scans };
     }
     assert!(scans < 1_000, "{scans} scans for 1,000 runs of 30 days");
     s.end_early().await;

@@ -26,19 +26,19 @@ const MESSAGES: &str = "
       JOIN notification_channels c ON c.id = m.channel_id
      ORDER BY c.kind";
 
-/// A courier of the story that sends e-mail through a server on this machine, and waits a second for it.
+/// A courier of the story that sends e-mail through a server on this machine.
 fn courier(s: &Story, port: u16) -> Courier {
-    courier_to(s, port, "")
+    courier_with(s, port, "", PATIENCE)
 }
 
-/// The same, if the operator permits e-mail to these domains only.
-fn courier_to(s: &Story, port: u16, domains: &str) -> Courier {
+/// The same, if the operator permits e-mail to these domains only; it waits so long for the server.
+fn courier_with(s: &Story, port: u16, domains: &str, limit: Duration) -> Courier {
     let server = format!("smtp://127.0.0.1:{port}?tls=none");
     let mailer = Mailer::new(&server, "cronbox <cronbox@example.com>").unwrap();
     Courier::new(CourierParts {
         pool: s.pool.clone(),
         client: Client::new(s.app().allowed.clone()).unwrap(),
-        mailer: Some(mailer.with_send_limit(Duration::from_secs(1)).with_recipients(domains.parse().unwrap())),
+        mailer: Some(mailer.with_send_limit(limit).with_recipients(domains.parse().unwrap())),
         secrets: s.app().secrets.clone(),
         environment: "dev".to_owned(),
         public_url: None,
@@ -100,7 +100,7 @@ async fn silent_mail_servers_delay_no_webhook() {
     let hook = json!({"team_id": other, "name": "hook", "kind": "webhook", "url": receiver.url});
     s.admin().post("/api/v1/notification-channels", &hook).await.expect(201);
     s.execute(ONE_FOR_EACH_CHANNEL).await;
-    let courier = courier(&s, start_server(|_| "").await);
+    let courier = courier_with(&s, start_server(|_| "").await, "", Duration::from_secs(1));
     assert_eq!(deliver(&s, &courier).await, (1, 1));
     assert_eq!(receiver.received().len(), 1);
     assert_eq!(
@@ -218,7 +218,7 @@ async fn recipients_of_other_domains_get_nothing() {
     channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
     s.execute(ONE_FOR_EACH_CHANNEL).await;
     let refusing = |line: &str| if line.contains("elsewhere") { "550 5.1.1 it was asked" } else { accept(line) };
-    let courier = courier_to(&s, start_server(refusing).await, "example.com");
+    let courier = courier_with(&s, start_server(refusing).await, "example.com", PATIENCE);
     assert_eq!(deliver(&s, &courier).await, (1, 0));
     let expected = "email sent bad@elsewhere.example: the operator permits no e-mail to this domain";
     assert_eq!(s.table(MESSAGES).await, expected);

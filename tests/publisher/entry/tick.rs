@@ -2,7 +2,6 @@
 
 #[cfg(debug_assertions)]
 use std::sync::Arc;
-#[cfg(debug_assertions)]
 use std::time::Duration;
 
 #[cfg(debug_assertions)]
@@ -39,7 +38,7 @@ async fn dead_letters_wait_for_no_sweep() {
     world.front.arrival(LIST).await;
     let discarded = async {
         while !world.is_discarded().await {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(PATIENCE, discarded).await.expect("the request is done during the sweep");
