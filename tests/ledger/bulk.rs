@@ -326,7 +326,7 @@ async fn bulk_resumes_give_slots_to_waiting_runs() {
     assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule queued");
     request(&s.editor(), &json!({"verb": "resume"})).await.expect(202);
     let pass = advance_operations(&s.pool, DefaultRate(0), &s.clock).await.unwrap();
-    assert_eq!((pass.edits, pass.runs), (1, 1), "the publisher and the executor are told");
+    assert_eq!((pass.edits, pass.runs), (1, 1), "it notifies the publisher and the executor");
     assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule accepted");
     s.end_early().await;
 }
