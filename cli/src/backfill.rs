@@ -30,7 +30,7 @@ pub(crate) enum Verb {
     Pause(Named),
     /// Create runs again.
     Resume(Named),
-    /// End it; runs that exist go on.
+    /// End it, with its runs that have not started; runs that are executed go on.
     Cancel(Named),
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Verb {
     /// Run it again, with the same inputs.
     Retry(Change),
     /// End it.
-    Cancel(Change),
+    Cancel(Cancel),
 }
 
 /// Which runs are listed.
@@ -85,6 +85,19 @@ pub(crate) struct Change {
     wait: bool,
 }
 
+/// Which run is cancelled.
+#[derive(Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    common: Common,
+    /// Its id.
+    #[arg(value_name = "RUN")]
+    id: Uuid,
+    /// Wait until it has ended; exit 1 if it ended otherwise than cancelled.
+    #[arg(long, short = 'w')]
+    wait: bool,
+}
+
 /// Runs the command.
 pub(crate) async fn run_run(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
@@ -98,7 +111,7 @@ pub(crate) async fn run_run(verb: &Verb) -> anyhow::Result<ExitCode> {
             let run = fire_and_read(&client, &format!("/runs/{}:retry", change.id), &json!({})).await?;
             follow_run(&client, run, change.wait, change.common.output).await
         }
-        Verb::Cancel(change) => cancel_run(change).await,
+        Verb::Cancel(cancel) => cancel_run(cancel).await,
     }
 }
 
@@ -118,17 +131,17 @@ async fn list_runs(list: &List) -> anyhow::Result<ExitCode> {
     .await
 }
 
-async fn cancel_run(change: &Change) -> anyhow::Result<ExitCode> {
-    let client = Client::connect(&change.common.access).await?;
+async fn cancel_run(cancel: &Cancel) -> anyhow::Result<ExitCode> {
+    let client = Client::connect(&cancel.common.access).await?;
     let cancelled: RunDetailView =
-        client.write(Method::POST, &format!("/runs/{}:cancel", change.id), &[], &Value::Null).await?;
-    if change.wait {
+        client.write(Method::POST, &format!("/runs/{}:cancel", cancel.id), &[], &Value::Null).await?;
+    if cancel.wait {
         let ended = wait_for_end(&client, cancelled).await?;
         let is_cancelled = ended.run.state == RunState::Cancelled;
-        print_run(change.common.output, &ended)?;
+        print_run(cancel.common.output, &ended)?;
         return Ok(if is_cancelled { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    print_run(change.common.output, &cancelled)
+    print_run(cancel.common.output, &cancelled)
 }
 
 /// Sends a request that creates a run, and reads the run.

@@ -57,8 +57,8 @@ pub(crate) struct Next {
     /// Its id or its name.
     #[arg(value_name = "WORKFLOW")]
     workflow: String,
-    /// How many times, at most 1000.
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    /// How many times, at most 100.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     count: u32,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     Create(Create),
     /// Change fields of a workflow, in your editor or by options.
     Edit(edit::Edit),
-    /// Stop its schedule; runs that exist go on.
+    /// Stop its schedule. Its automatic runs that have not started wait; runs that are executed go on.
     Pause(Pause),
     /// Start its schedule again. Times that passed meanwhile do not run.
     Resume(Change),

@@ -48,7 +48,7 @@ pub struct AuditVerifyView {
     pub differences: Vec<AuditDifferenceView>,
     /// Entries up to this id are verified; later ones are not in the chain yet.
     pub through_id: i64,
-    /// The ends of all chains, with the last part. Store them elsewhere: who can change the chain can compute it anew,
+    /// The ends of all chains, with the last part. Store them elsewhere: a role that can change the chain can compute it anew,
     /// but not to these ends.
     pub ends: Vec<ChainEndView>,
     /// The blocks that the request names, as they are now. If one is missing, or has another hash than it had, the chain

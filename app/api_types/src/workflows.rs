@@ -29,7 +29,7 @@ pub struct WorkflowView {
     pub cron_schedule: Option<String>,
     /// An IANA name; null = UTC.
     pub timezone: Option<String>,
-    /// Whether it is run by requests.
+    /// A label: the workflow is also called by API.
     pub is_api: bool,
     /// Header values are write-only and read as null, and so is a value that is marked as `{"secret": value}`. A viewer
     /// sees only the origin of `url`. In lists a `body` of more than 1 KiB is null, and a `message` of

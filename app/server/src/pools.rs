@@ -9,7 +9,7 @@ use db::{Options, PgPool, TransactionLimits};
 
 use crate::config::Config;
 
-/// How long a statement of a list or of statistics may take.
+/// How long a statement of a read may take. Those of lists and of statistics have [`db::READ_LIMIT_SECS`] only.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
 /// The pools; clones share their connections.

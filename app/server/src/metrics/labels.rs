@@ -19,7 +19,7 @@ pub struct Delivery {
 /// The answer to a fire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Answered {
-    /// `accepted`, `duplicate`, `gone`, `clock_skew`, or the reason of a refusal.
+    /// `accepted`, `duplicate`, `gone`, `clock_skew`, `held`, or the reason of a refusal.
     pub answer: MetricLabel,
 }
 

@@ -65,7 +65,8 @@ define_body! {
         /// For people; at most 2,000 characters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub description: Option<String>,
-        /// For selection (`GET /workflows?label=owner:payroll`); at most 20, keys as in Kubernetes.
+        /// For selection (`GET /workflows?label=owner:payroll`); at most 20. A key begins with a letter or
+        /// a digit, and has at most 63 letters, digits, `-`, `_`, `.` and `/`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(example = json!({"owner": "payroll"}))]
         pub labels: Option<Labels>,

@@ -9,7 +9,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// How many labels a workflow has at most.
 const MOST: usize = 20;
-/// Characters of a key at most, as in Kubernetes.
+/// Characters of a key at most, with a prefix as `example.com/`.
 const LONGEST_KEY: usize = 63;
 /// Characters of a value at most.
 const LONGEST_VALUE: usize = 200;
