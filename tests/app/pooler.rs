@@ -164,7 +164,7 @@ async fn no_statement_leaves_a_transaction_open() {
     let mut connection = pool.acquire().await.unwrap();
     let failed = sqlx::query("SELECT 1 / $1").bind(0).execute(&mut *connection).await.unwrap_err();
     assert_eq!(failed.as_database_error().unwrap().code().unwrap(), "22012");
-    let slow = sqlx::query("SELECT pg_sleep(0.5)").execute(&mut *connection);
+    let slow = sqlx::query("SELECT pg_sleep(3)").execute(&mut *connection);
     assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err(), "it is cancelled");
     let one = sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&mut *connection).await;
     assert_eq!(one.unwrap(), 1);

@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import sys
 import traceback
 import urllib.error
@@ -622,10 +621,8 @@ def pages_are_read_without_scripts(browser):
 
 
 def refused_action():
-    """An action that fails at once: nothing listens on its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    return {"type": "http", "method": "GET", "url": f"http://127.0.0.1:{port}/"}
+    """An action that fails at once: nothing listens on this port, which no other program gets by chance."""
+    return {"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"}
 
 
 def operations():

@@ -1,12 +1,11 @@
 //! `make image`: the archive is an OCI image, and its app works in its root, as its user, without a writable file.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use local::config::target_folder;
 use serde_json::{Value, json};
-use tests::{PATIENCE, Story};
+use tests::{PATIENCE, Story, find_kept_port};
 use tokio::process::{Child, Command};
 
 const ARCH: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "x86_64" };
@@ -88,7 +87,7 @@ impl Image {
 
     /// Starts the app of the image, at this address if it is named, and returns it with its URL when it is ready.
     pub(crate) async fn serve(&self, dsn: &str, address: Option<&str>) -> (Child, String) {
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let free = || format!("127.0.0.1:{}", find_kept_port());
         let address = address.map_or_else(free, str::to_owned);
         let settings = [
             ("DATABASE_URL", dsn),

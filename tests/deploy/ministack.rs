@@ -1,6 +1,5 @@
 //! MiniStack: an emulator that runs the functions' zips, fires rules and schedules, and checks permissions.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use axum::extract::Request;
 use axum::http::Response;
 use local::config::target_folder;
 use serde_json::Value;
-use tests::PATIENCE;
+use tests::{PATIENCE, find_kept_port};
 use tokio::process::{Child, Command};
 
 use crate::account::{aws, credentials};
@@ -44,7 +43,7 @@ impl MiniStack {
         let folder = target_folder().join(options.name);
         drop(std::fs::remove_dir_all(&folder));
         std::fs::create_dir_all(&folder).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = find_kept_port();
         let mut command = Command::new(program);
         command.env_clear().envs(credentials()).env("TMPDIR", &folder).current_dir(&folder).envs([
             ("BIND_HOST", "127.0.0.1"),

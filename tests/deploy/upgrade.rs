@@ -11,7 +11,7 @@ use local::stack::StackOptions;
 use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::{Api, Story};
+use tests::{Api, Story, find_kept_port};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -137,7 +137,7 @@ impl Old {
     }
 
     async fn serve(&self, dsn: &str) -> (Child, String) {
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = format!("127.0.0.1:{}", find_kept_port());
         let mut command = Command::new(self.folder.join("target/debug/cronbox-app"));
         command.arg("serve").env_clear().kill_on_drop(true).stdin(Stdio::null()).envs([
             ("DATABASE_URL", dsn),

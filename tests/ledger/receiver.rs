@@ -138,13 +138,10 @@ pub(crate) async fn run(s: &Story, id: uuid::Uuid) -> Value {
     s.editor().get(&format!("/api/v1/runs/{id}")).await.expect(200).json
 }
 
-/// A killed instance may have had the lease of the job that takes over its runs; that lease lasts for a minute.
-const TAKEOVER: Duration = Duration::from_secs(180);
-
 /// Waits until a run has this state.
 pub(crate) async fn until_state(s: &Story, id: uuid::Uuid, state: &str) -> Value {
     let began = Instant::now();
-    while began.elapsed() < TAKEOVER {
+    while began.elapsed() < PATIENCE {
         let run = run(s, id).await;
         if run["state"] == state {
             return run;

@@ -47,11 +47,13 @@ async fn the_slots_are_used_up() {
     scene.silent("", "CronboxSlotsUsedUp");
     fire(&scene, workflow, 2).await;
     scene.until("SELECT count(*) FROM runs WHERE state = 'running'", 1).await;
+    scene.until_shown("cronbox_executor_slots_used 1").await;
     scene.observe(15).await;
     scene.rings("", "CronboxSlotsUsedUp");
     scene.walk("runs-waiting", &[]).await.shows(" running ").shows(" accepted ");
     server.answer_all();
     scene.runs_end().await;
+    scene.until_shown("cronbox_executor_slots_used 0").await;
     scene.observe(6).await;
     scene.silent("", "CronboxSlotsUsedUp");
     scene.end().await;

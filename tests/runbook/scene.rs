@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use local::stack::StackOptions;
 use schedule::Clock;
-use tests::{Api, Ended, Story};
+use tests::{Api, Ended, PATIENCE, Story};
 use tokio::process::Command;
 
 use crate::alarms::{Alarm, all_alarms};
@@ -147,6 +147,19 @@ impl Scene {
         }
         self.minute = span.end;
         self.skip(i64::try_from(minutes).unwrap()).await;
+    }
+
+    /// Waits until the page of the app has this line: an instance changes its own figures before or after Postgres has committed.
+    pub(crate) async fn until_shown(&self, line: &str) {
+        let began = std::time::Instant::now();
+        loop {
+            let page = Api::without_key(self.url()).get("/metrics").await.expect(200).text;
+            if page.lines().any(|one| one == line) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{line} is not in\n{page}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Ends the scene, and lets promtool evaluate the rules.

@@ -129,8 +129,9 @@ fn command(data: &Path, ports: &[u16; 2]) -> Command {
     command
 }
 
+/// It stays free until a stack takes it, although other tests bind ports meanwhile.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    tests::find_kept_port()
 }
 
 fn server(data: &Path) -> Option<String> {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::PATIENCE;
-use crate::story::host_of;
+use crate::story::{find_kept_port, host_of};
 
 /// A running pgbouncer; dropping it stops it.
 pub struct PgBouncer {
@@ -102,9 +102,7 @@ fn write(folder: &Folder, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// An address that was free a moment ago.
+/// An address that nothing takes before pgbouncer does.
 fn free_address() -> SocketAddr {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.unwrap_or_else(|error| panic!("no free port: {error}"))
+    (Ipv4Addr::LOCALHOST, find_kept_port()).into()
 }

@@ -43,11 +43,13 @@ impl Lambda {
     /// # Panics
     /// It does not start.
     pub async fn start(stack: &Stack, settings: &[(&str, String)]) -> Self {
-        let runtime = Runtime::start().await;
+        let mut runtime = Runtime::start().await;
         let mut command = command(stack);
         command.envs(runtime.environment(PUBLISHER)).envs(settings.iter().map(|(name, value)| (name, value)));
         let mut process = command.stdout(Stdio::piped()).spawn().expect("a publisher");
         let lines = BufReader::new(process.stdout.take().expect("a publisher")).lines();
+        // The start of the process takes nothing of the first tick.
+        runtime.wait_for_polls(1).await;
         Self { runtime, lines, _process: process }
     }
 

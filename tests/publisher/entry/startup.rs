@@ -97,7 +97,7 @@ fn a_failed_start_says_what_to_do() {
 #[tokio::test]
 async fn a_daemon_serves_counters_and_gauges() {
     let world = World::new().await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = tests::find_kept_port();
     let address = format!("127.0.0.1:{port}");
     let [wrong, right] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
     world.front.next(&name(wrong), [INVALID]);

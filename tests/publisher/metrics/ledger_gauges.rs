@@ -38,7 +38,7 @@ async fn disagreeing_fires_count_for_an_hour() {
 
 /// The first value other than 0 that a daemon reports for a metric.
 async fn first_figure(world: &World, name: &str) -> String {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = tests::find_kept_port();
     let address = format!("127.0.0.1:{port}");
     let daemon = world.process(&["--listen", "--metrics-addr", &address], None);
     let started = Instant::now();

@@ -13,7 +13,7 @@ const QUEUE: &str = "http://127.0.0.1:9/123456789012/runner-dlq";
 #[tokio::test]
 async fn the_page_has_what_rules_and_documents_name() {
     let world = World::new().await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = tests::find_kept_port();
     let address = format!("127.0.0.1:{port}");
     let daemon = world.process(&["--listen", "--metrics-addr", &address, "--runner-dlq-url", QUEUE], None);
     let began = Instant::now();

@@ -29,7 +29,7 @@ pub const SCHEDULE_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-sched
 /// The queue for fires that the runner could not deliver.
 pub const RUNNER_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-runner-dlq";
 /// How long a test waits for an event before it fails.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// The environment in the schedules' names.
 pub(super) const ENVIRONMENT: &str = "dev";
 
