@@ -17,7 +17,7 @@ use clap::Args;
 use self::carry_out::carry_out;
 pub(crate) use self::export::{Export, export_workflows};
 use self::files::read_files;
-use self::plan::{Plan, archive_plan, make_plan};
+use self::plan::{Adoption, Plan, PlanOptions, archive_plan, make_plan};
 use crate::client::Client;
 use crate::common::Common;
 use crate::output::Output;
@@ -28,6 +28,19 @@ struct Files {
     /// A file, or a folder whose files end with .yaml or .yml; repeat it for further ones; - for standard input.
     #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    /// Also workflows that carry the label of another owner.
+    #[arg(long)]
+    take_over: bool,
+}
+
+impl Files {
+    fn adoption(&self) -> Adoption {
+        if self.take_over { Adoption::TakenOver } else { Adoption::Refused }
+    }
+
+    fn options(&self, prune: bool) -> PlanOptions {
+        PlanOptions { prune, adoption: self.adoption() }
+    }
 }
 
 /// Files to apply.
@@ -73,7 +86,7 @@ pub(crate) struct Delete {
 pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&apply.common.access).await?;
     let Some(files) = read_files(&apply.files.files)? else { return Ok(ExitCode::from(2)) };
-    let plan = make_plan(&client, files, apply.prune).await?;
+    let plan = make_plan(&client, files, apply.files.options(apply.prune)).await?;
     print_plan(&plan, apply.common.output)?;
     match apply.dry_run || plan.changes_nothing() {
         true => Ok(verdict_of_refusals(&plan)),
@@ -85,7 +98,7 @@ pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
 pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&diff.common.access).await?;
     let Some(files) = read_files(&diff.files.files)? else { return Ok(ExitCode::from(2)) };
-    let plan = make_plan(&client, files, diff.prune).await?;
+    let plan = make_plan(&client, files, diff.files.options(diff.prune)).await?;
     print_plan(&plan, diff.common.output)?;
     let is_equal = plan.changes_nothing() && plan.refused() == 0;
     Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -95,10 +108,10 @@ pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
 pub(crate) async fn delete_defined(delete: &Delete) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&delete.common.access).await?;
     let Some(files) = read_files(&delete.files.files)? else { return Ok(ExitCode::from(2)) };
-    let plan = archive_plan(&client, files).await?;
+    let plan = archive_plan(&client, files, delete.files.adoption()).await?;
     print_plan(&plan, delete.common.output)?;
     match delete.dry_run || plan.changes_nothing() {
-        true => Ok(ExitCode::SUCCESS),
+        true => Ok(verdict_of_refusals(&plan)),
         false => carry_out(&client, plan, delete.common.output).await,
     }
 }

@@ -4,7 +4,8 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use api_types::page::Page;
@@ -12,7 +13,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use dead_letters::{FireClient, FireKey};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Method, Request, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -23,6 +24,9 @@ use crate::sign_in::renew_token;
 /// Longer than the 30 s after which the app itself answers with a timeout.
 const PATIENCE: Duration = Duration::from_secs(35);
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How long a request is repeated that had no answer, or one that asks for a repeat.
+const REPEATED_FOR: Duration = Duration::from_secs(120);
 /// Items of a page at most.
 const MOST_OF_A_PAGE: usize = 200;
 /// Where the next page of JSON lines begins.
@@ -50,7 +54,20 @@ pub(crate) struct Opener {
 pub(crate) struct Client {
     base: String,
     http: reqwest::Client,
+    /// Whether the app has answered a request of this command.
+    has_answered: AtomicBool,
 }
+
+/// What came back for a request.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+/// How many pauses were made before repeats.
+#[derive(Default)]
+struct Pauses(u32);
 
 /// The app's refusal, with its own sentence.
 #[derive(Debug)]
@@ -117,7 +134,7 @@ impl Client {
             .no_proxy()
             .build()
             .context("cannot create the HTTP client")?;
-        Ok(Client { base: url.trim_end_matches('/').to_owned(), http })
+        Ok(Client { base: url.trim_end_matches('/').to_owned(), http, has_answered: AtomicBool::new(false) })
     }
 
     /// Sends a GET of a path below `/api/v1`.
@@ -227,7 +244,7 @@ impl Client {
         let is_post = method == Method::POST;
         let request = self.request(method, path, query)?;
         let request = if body.is_null() { request } else { request.json(body) };
-        Ok(if is_post { request.header("Idempotency-Key", uuid::Uuid::new_v4().to_string()) } else { request })
+        Ok(if is_post { request.header(IDEMPOTENCY_KEY, uuid::Uuid::new_v4().to_string()) } else { request })
     }
 
     fn understand<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
@@ -245,15 +262,9 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> anyhow::Result<(String, Option<String>)> {
-        let request = self.request(Method::GET, path, query)?;
-        let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
-        let status = answer.status();
-        let next = answer.headers().get(NEXT_CURSOR).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let text = answer.text().await.with_context(|| self.unreached())?;
-        if !status.is_success() {
-            return Err(Refusal::read(status, &serde_json::from_str(&text).unwrap_or(Value::Null)).into());
-        }
-        Ok((text, next))
+        let answer = self.exchange(self.request(Method::GET, path, query)?).await?;
+        let next = answer.headers.get(NEXT_CURSOR).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok((answer.text, next))
     }
 
     fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> anyhow::Result<RequestBuilder> {
@@ -271,17 +282,100 @@ impl Client {
     }
 
     async fn send_for_text(&self, request: RequestBuilder) -> anyhow::Result<String> {
-        let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
-        let status = answer.status();
-        let text = answer.text().await.with_context(|| self.unreached())?;
-        if !status.is_success() {
-            return Err(Refusal::read(status, &serde_json::from_str(&text).unwrap_or(Value::Null)).into());
+        Ok(self.exchange(request).await?.text)
+    }
+
+    /// Sends a request until it has an answer that a repeat would not change, for two minutes at most.
+    async fn exchange(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
+        let request = request.build().context("cannot build the request")?;
+        let began = Instant::now();
+        let mut pauses = Pauses::default();
+        loop {
+            // No request is a stream, so each has a copy.
+            let copy = request.try_clone().context("cannot repeat the request")?;
+            let tried = self.try_once(copy).await;
+            self.has_answered.fetch_or(tried.is_ok(), Ordering::Relaxed);
+            let pause = self.pause_before_repeat(&request, &tried, &mut pauses);
+            let Some(pause) = pause.filter(|pause| began.elapsed() + *pause < REPEATED_FOR) else {
+                return self.conclude(&request, tried);
+            };
+            tokio::time::sleep(pause).await;
         }
-        Ok(text)
+    }
+
+    async fn try_once(&self, request: Request) -> reqwest::Result<Answer> {
+        let answer = self.http.execute(request).await?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        Ok(Answer { status, headers, text: answer.text().await? })
+    }
+
+    /// How long to wait before the request is repeated; `None` if it is not.
+    ///
+    /// A read, and a write with an idempotency key, are executed once however often they arrive. During a deployment an
+    /// instance goes away under a command that waits; a wrong address gives its error at once.
+    fn pause_before_repeat(
+        &self,
+        request: &Request,
+        tried: &reqwest::Result<Answer>,
+        pauses: &mut Pauses,
+    ) -> Option<Duration> {
+        if request.method() != Method::GET && !request.headers().contains_key(IDEMPOTENCY_KEY) {
+            return None;
+        }
+        match tried {
+            Err(error) if error.is_connect() => self.has_answered.load(Ordering::Relaxed).then(|| pauses.next()),
+            Err(_) => Some(pauses.next()),
+            Ok(answer) => answer.asks_for_repeat().then(|| answer.retry_after().unwrap_or_else(|| pauses.next())),
+        }
+    }
+
+    fn conclude(&self, request: &Request, tried: reqwest::Result<Answer>) -> anyhow::Result<Answer> {
+        match tried {
+            Ok(answer) if answer.status.is_success() => Ok(answer),
+            Ok(answer) => {
+                Err(Refusal::read(answer.status, &serde_json::from_str(&answer.text).unwrap_or(Value::Null)).into())
+            }
+            Err(error) if error.is_connect() || request.method() == Method::GET => {
+                Err(anyhow!(error.without_url()).context(self.unreached()))
+            }
+            Err(error) => {
+                let base = &self.base;
+                let sentence = format!("{base} gave no answer, and may have done it: look before you repeat the command");
+                Err(anyhow!(error.without_url()).context(sentence))
+            }
+        }
     }
 
     fn unreached(&self) -> String {
         format!("{} does not answer: check CRONBOX_URL; `make up` starts an app on this machine", self.base)
+    }
+}
+
+impl Answer {
+    /// Whether it says that the same request may be accepted soon. The app names the time then; an answer without a code
+    /// is a proxy's.
+    fn asks_for_repeat(&self) -> bool {
+        let problem: Value = serde_json::from_str(&self.text).unwrap_or_default();
+        match (self.status, problem["code"].as_str()) {
+            // It would be as slow again.
+            (_, Some("read_too_slow")) => false,
+            (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(_)) => self.retry_after().is_some(),
+            (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, None) => true,
+            _ => false,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+        Some(Duration::from_secs(seconds))
+    }
+}
+
+impl Pauses {
+    /// Twice as long as the last one, 8 s at most.
+    fn next(&mut self) -> Duration {
+        self.0 += 1;
+        Duration::from_millis(250) * 2u32.pow(self.0.min(5))
     }
 }
 

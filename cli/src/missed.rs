@@ -9,6 +9,7 @@ use schedule::Clock;
 
 use crate::client::Client;
 use crate::common::Common;
+use crate::print::print_error;
 use crate::times::{Past, rfc3339};
 
 /// Which times are listed.
@@ -37,11 +38,18 @@ pub(crate) async fn list_missed(missed: &Missed) -> anyhow::Result<ExitCode> {
     let mut query = vec![("from", rfc3339(from.unwrap_or(now - TimeDelta::hours(24))))];
     query.extend(to.map(|to| ("to", rfc3339(to))));
     query.extend(missed.team.map(|team| ("team_id", team.to_string())));
-    let skipped: &[&str] = if missed.skipped { &["skipped_paused", "skipped_overlap"] } else { &[] };
-    query.extend(["missed", "abandoned"].iter().chain(skipped).map(|decision| ("decision", (*decision).to_owned())));
-    let rows: Vec<NamedOccurrenceView> = client.read_list("/occurrences", &query, missed.limit).await?;
+    query.extend(["missed", "abandoned"].map(|decision| ("decision", decision.to_owned())));
+    // Skipped times may fill the list, and hide those that were missed.
+    let bad: Vec<NamedOccurrenceView> = client.read_list("/occurrences", &query, 1).await?;
+    if missed.skipped {
+        query.extend(["skipped_paused", "skipped_overlap"].map(|decision| ("decision", decision.to_owned())));
+    }
+    let mut rows: Vec<NamedOccurrenceView> = client.read_list("/occurrences", &query, missed.limit + 1).await?;
+    let is_cut = rows.len() > missed.limit;
+    rows.truncate(missed.limit);
     missed.common.output.print_rows(&rows)?;
-    use api_types::occurrences::Decision;
-    let is_bad = |row: &NamedOccurrenceView| matches!(row.occurrence.decision, Decision::Missed | Decision::Abandoned);
-    Ok(if rows.iter().any(is_bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if is_cut {
+        print_error(&format!("only the newest {} times are shown: --limit shows more", missed.limit));
+    }
+    Ok(if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

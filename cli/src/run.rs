@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use api_types::raw::RawJson;
 use api_types::runs::{RunDetailView, RunState, RunView};
 use clap::{Args, Subcommand};
@@ -150,7 +151,9 @@ async fn cancel_run(cancel: &Cancel) -> anyhow::Result<ExitCode> {
 /// Returns the refusal, or fails if the app cannot be reached.
 pub(crate) async fn fire_and_read(client: &Client, path: &str, body: &Value) -> anyhow::Result<RunDetailView> {
     let fired: Value = client.write(Method::POST, path, &[], body).await?;
-    client.read(&format!("/runs/{}", fired["run_id"].as_str().unwrap_or_default()), &[]).await
+    let run = fired["run_id"].as_str().unwrap_or_default();
+    // The run exists, so the error must not lead to a second one.
+    client.read(&format!("/runs/{run}"), &[]).await.with_context(|| format!("the run {run} exists, but cannot be read"))
 }
 
 /// Prints a run, after its end if it is waited for; exit 1 if it did not succeed.

@@ -4,6 +4,7 @@
 
 mod backend_engineer;
 mod imports;
+mod lost_answers;
 mod operator;
 mod product_team;
 mod schedules_as_code;

@@ -26,6 +26,13 @@ async fn missed_times_of_the_night_are_listed() {
     assert_eq!(said.out.matches(" missed ").count(), 6, "{}", said.out);
     let fine = admin.run(&["missed", "--from", "2026-03-02T00:00:00Z", "--to", "2026-03-02T09:00:00Z"]).await;
     assert_eq!((fine.code, fine.out.as_str()), (0, "nothing\n"));
+    // Skipped times fill the list, and do not hide the missed ones.
+    s.editor().post("/api/v1/freezes", &json!({"reason": "a deployment"})).await.expect(201);
+    s.now_is("2026-03-02T09:30:30Z").await;
+    s.job("watchdog").await;
+    let shown = admin.run(&[&["missed", "--skipped", "--limit", "1"], &span[..]].concat()).await;
+    assert_eq!(shown.code, 1, "{shown:?}");
+    assert!(shown.err.contains("only the newest 1 times are shown"), "{shown:?}");
     s.end_early().await;
 }
 

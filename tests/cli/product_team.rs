@@ -52,6 +52,30 @@ async fn workflows_are_found_by_their_text() {
     s.end().await;
 }
 
+/// Names may contain each other, and may be numbers.
+#[tokio::test]
+async fn names_lead_to_one_workflow() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let first = person.json(&["workflow", "create", "sync", "--log", "m"]).await["id"].to_string();
+    person.ok(&["workflow", "archive", "sync"]).await;
+    s.execute(
+        "INSERT INTO workflows (team_id, name, state, action) \
+         SELECT team_id, 'sync ' || n, 'archived', action FROM workflows, generate_series(1, 1100) AS n WHERE name = 'sync'",
+    )
+    .await;
+    let newest = person.json(&["workflow", "create", "sync", "--log", "m"]).await["id"].clone();
+    assert_eq!(person.json(&["workflow", "get", "sync"]).await["id"], newest);
+    person.ok(&["workflow", "create", "007", "--log", "m"]).await;
+    assert_eq!(person.json(&["workflow", "get", "007"]).await["name"], "007");
+    person.ok(&["workflow", "create", "2024", "--log", "m"]).await;
+    assert_eq!(person.json(&["workflow", "get", "2024"]).await["name"], "2024");
+    person.ok(&["workflow", "create", &first, "--log", "m"]).await;
+    let said = person.run(&["workflow", "archive", &first]).await;
+    assert!(said.code == 1 && said.err.contains(&format!("{first} is the id of sync, and the name of")), "{said:?}");
+    s.end_early().await;
+}
+
 /// The history says who changed what, and an archived workflow stays final.
 #[tokio::test]
 async fn history_leads_back_until_the_end() {

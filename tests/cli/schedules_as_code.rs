@@ -173,6 +173,67 @@ async fn prune_touches_only_the_owners() {
     s.end().await;
 }
 
+/// Two repositories have a workflow of the same name: neither takes it from the other by accident.
+#[tokio::test]
+async fn workflows_of_other_owners_are_refused() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let foreign = FILE.replace("owner: payroll", "owner: reports").replace("0 9", "0 17");
+    let unowned = FILE.replace("owner: payroll\n", "");
+    for text in [&foreign, &unowned] {
+        let other = person.write("other.yaml", text);
+        for words in [&["apply"][..], &["delete"], &["diff"]] {
+            let said = person.run(&[words, &["-f", &other]].concat()).await;
+            assert!(said.code == 1 && said.out.contains("belongs to the owner payroll"), "{words:?}: {said:?}");
+        }
+    }
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0, "nothing changed");
+    let other = person.write("other.yaml", &foreign);
+    person.ok(&["apply", "-f", &other, "--take-over"]).await;
+    let a = person.json(&["workflow", "get", "a"]).await;
+    assert_eq!((&a["cron_schedule"], &a["labels"]["owner"]), (&json!("0 17 * * *"), &json!("reports")));
+    person.ok(&["delete", "-f", &file, "--take-over"]).await;
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'archived'").await, 2);
+    s.end().await;
+}
+
+/// The files of one owner name one team: what the other team has of this owner is in files that were not given.
+#[tokio::test]
+async fn prune_keeps_to_the_teams_of_each_owner() {
+    let s = Story::today().await;
+    let person = Person::admin(&s).set("GREETING", "hello");
+    person.ok(&["team", "create", "shop"]).await;
+    let of_shop = FILE.replace("owner: payroll", "owner: billing\nteam: shop");
+    let of_team = FILE.replace("owner: payroll", "owner: payroll\nteam: team");
+    let elsewhere = of_team.replace("owner: payroll", "owner: billing").replace("name: ", "name: other ");
+    let files = [("shop.yaml", &of_shop), ("team.yaml", &of_team), ("else.yaml", &elsewhere)];
+    let [of_shop, of_team, elsewhere] = files.map(|(name, text)| person.write(name, text));
+    person.ok(&["apply", "-f", &of_shop, "-f", &of_team, "-f", &elsewhere]).await;
+    let plan = person.run(&["apply", "-f", &of_shop, "-f", &of_team, "--prune", "--dry-run"]).await;
+    assert!(plan.code == 0 && plan.out.contains("0 to archive, 4 unchanged"), "{plan:?}");
+    let empty = person.write("else.yaml", "version: cronbox/v1\nowner: billing\nteam: team\nworkflows: []\n");
+    let plan = person.run(&["apply", "-f", &of_shop, "-f", &empty, "--prune", "--dry-run"]).await;
+    assert!(plan.out.contains("2 to archive, 2 unchanged"), "{plan:?}");
+    s.end().await;
+}
+
+/// The parser compares names; only the app knows that a name and an id are the same team.
+#[tokio::test]
+async fn one_workflow_by_two_names_of_its_team() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let named = person.write("a.yaml", &FILE.replace("owner: payroll", "team: team"));
+    let team = person.json(&["me"]).await["teams"][0]["team_id"].clone();
+    let numbered = FILE.replace("owner: payroll\n", "").replace("  - name: ", &format!("  - team_id: {team}\n    name: "));
+    let numbered = person.write("b.yaml", &numbered);
+    let said = person.run(&["apply", "-f", &named, "-f", &numbered]).await;
+    assert!(said.code == 1 && said.err.contains(&format!("name: {named}:4 has the same team and name")), "{said:?}");
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
+    s.end().await;
+}
+
 /// The plan is old once another person has edited the workflow: the edit is not lost, and the others are archived.
 #[tokio::test]
 async fn an_edit_after_the_plan_is_kept() {

@@ -5,6 +5,7 @@
 
 mod document;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -117,9 +118,10 @@ async fn apply(
     let mut tx = db::begin_transaction(&app.pools.work).await?;
     lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
+    let mut names = BTreeSet::new();
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     for (definition, refused) in wanted.iter().zip(refused) {
-        match plan(app, &mut tx, file, definition, &bounds).await? {
+        match plan(app, &mut tx, file, definition, &mut names, &bounds).await? {
             // A workflow that does not change is loaded, and each send checks it.
             Ok(plan @ (Plan::Keep | Plan::Spent(_))) => plans.push(plan),
             Ok(plan) => match refused {
@@ -161,6 +163,7 @@ async fn plan(
     tx: &mut PgConnection,
     file: &str,
     definition: &Definition,
+    names: &mut BTreeSet<(i64, String)>,
     bounds: &Bounds,
 ) -> Result<Result<Plan, FieldError>, SecretError> {
     let Some(team_id) = team_id(tx, &definition.team).await? else {
@@ -170,6 +173,14 @@ async fn plan(
             "the team does not exist: create it with `cronbox-app teams create`",
         )));
     };
+    // The parser compares the names of teams, and this one may have its name and its id in the file.
+    if !names.insert((team_id, definition.body.name.clone())) {
+        return Ok(Err(FieldError::new(
+            "name_taken",
+            "name",
+            "another workflow of the file has the same team and name: remove one of them",
+        )));
+    }
     let current = match find_current(tx, team_id, &definition.body.name).await? {
         Some(id) => find_workflow(tx, id, None).await?.map(|(workflow, _)| workflow),
         None => None,

@@ -5,24 +5,39 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use manifest::{Entry, Team, parse_manifest};
+use manifest::{Entry, Manifest, Team, parse_manifest};
 
 use crate::config::text_variable;
 use crate::print::print_error;
 
 /// The workflows of all files.
 pub(super) struct Files {
-    /// The owners that the files name, each once.
-    pub(super) owners: Vec<String>,
-    /// Each file without a workflow, and its team: what that file had once is surplus.
-    pub(super) empty: Vec<(String, Option<Team>)>,
+    /// Each file without a workflow: what that file had once is surplus.
+    pub(super) empty: Vec<EmptyFile>,
     pub(super) entries: Vec<FileEntry>,
+}
+
+/// A file without a workflow.
+pub(super) struct EmptyFile {
+    pub(super) file: String,
+    /// The owner that it names.
+    pub(super) owner: Option<String>,
+    pub(super) team: Option<Team>,
 }
 
 /// A workflow, and where it is.
 pub(super) struct FileEntry {
     pub(super) file: String,
+    /// The owner that its file names.
+    pub(super) owner: Option<String>,
     pub(super) entry: Entry,
+}
+
+impl Files {
+    /// Whether a file names an owner.
+    pub(super) fn name_an_owner(&self) -> bool {
+        self.empty.iter().any(|file| file.owner.is_some()) || self.entries.iter().any(|one| one.owner.is_some())
+    }
 }
 
 /// Reads all files, in the order of their names; prints all complaints, and returns `None` if there are any.
@@ -30,25 +45,22 @@ pub(super) struct FileEntry {
 /// # Errors
 /// Fails if a file cannot be read.
 pub(super) fn read_files(named: &[PathBuf]) -> anyhow::Result<Option<Files>> {
-    let (mut files, mut is_wrong) = (Files { owners: Vec::new(), empty: Vec::new(), entries: Vec::new() }, false);
+    let (mut files, mut is_wrong) = (Files { empty: Vec::new(), entries: Vec::new() }, false);
     for path in list_files(named)? {
         let (name, text) = read_text(&path)?;
         match parse_manifest(&text, &text_variable) {
-            Ok(manifest) => {
-                files.owners.extend(manifest.owner);
-                if manifest.entries.is_empty() {
-                    files.empty.push((name.clone(), manifest.team));
-                }
-                files.entries.extend(manifest.entries.into_iter().map(|entry| FileEntry { file: name.clone(), entry }));
+            Ok(Manifest { owner, team, entries }) if entries.is_empty() => {
+                files.empty.push(EmptyFile { file: name, owner, team });
             }
+            Ok(Manifest { owner, entries, .. }) => files.entries.extend(
+                entries.into_iter().map(|entry| FileEntry { file: name.clone(), owner: owner.clone(), entry }),
+            ),
             Err(complaints) => {
                 is_wrong = true;
                 complaints.iter().for_each(|complaint| print_error(&format!("{name}:{complaint}")));
             }
         }
     }
-    files.owners.sort_unstable();
-    files.owners.dedup();
     is_wrong |= has_repeated_names(&files.entries);
     Ok((!is_wrong).then_some(files))
 }

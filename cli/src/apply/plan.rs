@@ -13,7 +13,7 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::complete::read_complete;
-use super::files::{FileEntry, Files};
+use super::files::{EmptyFile, FileEntry, Files};
 use crate::client::{Client, Refusal};
 use crate::common::{changes_in_words, dry_run};
 use crate::merge_patch::{OPTIONAL, make_merge_patch};
@@ -21,6 +21,23 @@ use crate::print::one_line;
 
 /// Dry runs in flight.
 const AT_ONCE: usize = 8;
+
+/// What becomes of a workflow of a file that carries the label of another owner.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Adoption {
+    /// It is left as it is, and the plan says so.
+    Refused,
+    /// It belongs to the file's owner afterwards.
+    TakenOver,
+}
+
+/// How files are compared with what exists.
+#[derive(Clone, Copy)]
+pub(super) struct PlanOptions {
+    /// Whether workflows that are in no file are archived.
+    pub(super) prune: bool,
+    pub(super) adoption: Adoption,
+}
 
 /// All steps.
 pub(super) struct Plan {
@@ -75,25 +92,22 @@ struct Teams {
 ///
 /// # Errors
 /// Fails if the app cannot be reached, or if a file names a team that does not exist.
-pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> anyhow::Result<Plan> {
-    if prune && files.owners.is_empty() {
+pub(super) async fn make_plan(client: &Client, files: Files, options: PlanOptions) -> anyhow::Result<Plan> {
+    let PlanOptions { prune, adoption } = options;
+    if prune && !files.name_an_owner() {
         bail!("--prune needs `owner:` in the files: it archives only what carries their owner's label");
     }
     let teams = Teams::read(client).await?;
+    let pruned = if prune { find_pruned(&teams, &files)? } else { BTreeSet::new() };
     let placed = place(&teams, files.entries)?;
-    let mut involved: BTreeSet<i64> = placed.iter().map(|(team, _)| *team).collect();
-    if prune {
-        for (file, team) in &files.empty {
-            involved.insert(teams.find(team.as_ref(), file)?);
-        }
-    }
+    let involved = placed.iter().map(|(team, _)| *team).chain(pruned.iter().map(|(_, team)| *team)).collect();
     let existing = read_existing(client, involved).await?;
     let steps = futures::stream::iter(&placed)
-        .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone()))))
+        .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone())), adoption))
         .buffered(AT_ONCE)
         .try_collect::<Vec<_>>();
     let steps = steps.await?;
-    let surplus = existing.values().filter(|workflow| prune && is_surplus(workflow, &files.owners, &placed));
+    let surplus = existing.values().filter(|workflow| is_surplus(workflow, &pruned, &placed));
     let surplus = surplus.map(|workflow| {
         let place = "in no file".to_owned();
         Step { place, name: workflow.name.clone(), kind: Kind::archive(workflow) }
@@ -105,13 +119,16 @@ pub(super) async fn make_plan(client: &Client, files: Files, prune: bool) -> any
 ///
 /// # Errors
 /// Fails if the app cannot be reached, or if a file names a team that does not exist.
-pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Result<Plan> {
+pub(super) async fn archive_plan(client: &Client, files: Files, adoption: Adoption) -> anyhow::Result<Plan> {
     let teams = Teams::read(client).await?;
     let placed = place(&teams, files.entries)?;
     let existing = read_existing(client, placed.iter().map(|(team, _)| *team).collect()).await?;
     let steps = placed.iter().map(|(team, one)| {
         let found = existing.get(&(*team, one.entry.name.clone()));
-        let kind = found.map_or(Kind::Keep, Kind::archive);
+        let kind = found.map_or(Kind::Keep, |listed| match refuse_foreign(one, listed, adoption) {
+            Some(refused) => refused,
+            None => Kind::archive(listed),
+        });
         Step { place: one.place(), name: one.entry.name.clone(), kind }
     });
     Ok(Plan { steps: steps.collect(), surplus: Vec::new() })
@@ -119,13 +136,49 @@ pub(super) async fn archive_plan(client: &Client, files: Files) -> anyhow::Resul
 
 type Placed = Vec<(i64, FileEntry)>;
 
+/// Finds the team of each workflow. One workflow may be named twice, by the name and by the id of its team.
 fn place(teams: &Teams, entries: Vec<FileEntry>) -> anyhow::Result<Placed> {
-    entries.into_iter().map(|one| Ok((teams.find(one.entry.team.as_ref(), &one.place())?, one))).collect()
+    let (mut placed, mut places) = (Placed::new(), BTreeMap::new());
+    for one in entries {
+        let team = teams.find(one.entry.team.as_ref(), &one.place())?;
+        if let Some(there) = places.insert((team, one.entry.name.clone()), one.place()) {
+            bail!("{}: name: {there} has the same team and name: remove one of them", one.place());
+        }
+        placed.push((team, one));
+    }
+    Ok(placed)
 }
 
-fn is_surplus(workflow: &WorkflowView, owners: &[String], placed: &Placed) -> bool {
-    let is_owned = workflow.labels.get(OWNER_LABEL).is_some_and(|owner| owners.contains(owner));
-    is_owned && !placed.iter().any(|(team, one)| *team == workflow.team_id && one.entry.name == workflow.name)
+/// Finds the owners whose workflows are pruned, each with a team of its own files: the files of another owner may name
+/// another team.
+fn find_pruned(teams: &Teams, files: &Files) -> anyhow::Result<BTreeSet<(String, i64)>> {
+    let mut pruned = BTreeSet::new();
+    for one in &files.entries {
+        if let Some(owner) = &one.owner {
+            pruned.insert((owner.clone(), teams.find(one.entry.team.as_ref(), &one.place())?));
+        }
+    }
+    for EmptyFile { file, owner, team } in &files.empty {
+        if let Some(owner) = owner {
+            pruned.insert((owner.clone(), teams.find(team.as_ref(), file)?));
+        }
+    }
+    Ok(pruned)
+}
+
+fn is_surplus(workflow: &WorkflowView, pruned: &BTreeSet<(String, i64)>, placed: &Placed) -> bool {
+    let owner = workflow.labels.get(OWNER_LABEL);
+    owner.is_some_and(|owner| pruned.contains(&(owner.clone(), workflow.team_id)))
+        && !placed.iter().any(|(team, one)| *team == workflow.team_id && one.entry.name == workflow.name)
+}
+
+/// Refuses a workflow that carries another owner's label: both files would change it in turn, and `delete` would end it.
+fn refuse_foreign(one: &FileEntry, listed: &WorkflowView, adoption: Adoption) -> Option<Kind> {
+    let owner = listed.labels.get(OWNER_LABEL)?;
+    let is_own = one.entry.fields["labels"][OWNER_LABEL] == json!(owner);
+    (!is_own && adoption == Adoption::Refused).then(|| {
+        Kind::Refused(format!("it belongs to the owner {owner}: choose another name, or adopt it by --take-over"))
+    })
 }
 
 /// The workflows of these teams that are not archived, by team and name.
@@ -144,10 +197,14 @@ async fn plan_entry(
     team: i64,
     one: &FileEntry,
     existing: Option<&WorkflowView>,
+    adoption: Adoption,
 ) -> anyhow::Result<Step> {
     let planned = match existing {
         None => plan_creation(client, team, one).await,
-        Some(listed) => plan_change(client, one, listed).await,
+        Some(listed) => match refuse_foreign(one, listed, adoption) {
+            Some(refused) => Ok(refused),
+            None => plan_change(client, one, listed).await,
+        },
     };
     let kind = match planned {
         Ok(kind) => kind,

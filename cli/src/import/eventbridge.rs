@@ -44,9 +44,12 @@ fn definition(item: &Value) -> Definition {
         }
         expression => definition.take_cron(expression, Dialect::EventBridge),
     }
-    match text("ScheduleExpressionTimezone") {
-        "" => {}
-        name => definition.take_timezone(name),
+    match (text("ScheduleExpressionTimezone"), text("ScheduleExpression").starts_with("rate(")) {
+        ("", _) => {}
+        // A rate counts time that has passed. In a timezone its cron would lose the times of a gap.
+        ("UTC", true) => {}
+        (name, true) => definition.note(format!("its timezone {name} is left out: a rate has none")),
+        (name, false) => definition.take_timezone(name),
     }
     for (field, ours) in [("StartDate", "starts_at"), ("EndDate", "ends_at")] {
         match (&item[field], read_time(&item[field])) {
@@ -142,6 +145,19 @@ mod tests {
         ] {
             assert_eq!(one(expression).cron.as_deref(), expected, "{expression}");
         }
+    }
+
+    /// At midnight in Santiago the clocks change, and a day would have no 00:00.
+    #[test]
+    fn rates_have_no_timezone() {
+        let of = |expression: &str, timezone: &str| {
+            let text = json!({"Name": "a", "ScheduleExpression": expression, "ScheduleExpressionTimezone": timezone});
+            import_eventbridge(&text.to_string()).unwrap().definitions[0].clone()
+        };
+        let rate = of("rate(1 day)", "America/Santiago");
+        assert_eq!(rate.timezone, None);
+        assert!(rate.notes.iter().any(|note| note.contains("its timezone America/Santiago is left out")), "{rate:?}");
+        assert_eq!(of("cron(0 9 * * ? *)", "America/Santiago").timezone.as_deref(), Some("America/Santiago"));
     }
 
     /// Without its end a workflow would run for ever.

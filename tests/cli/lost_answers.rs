@@ -1,0 +1,83 @@
+//! What a command does if an answer of the app is lost, as behind a load balancer during a deployment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use tests::Story;
+
+use crate::Person;
+
+/// Forwards each request to the app, and loses the first answers to POST and to GET of a run.
+struct Gateway {
+    app: String,
+    client: reqwest::Client,
+    /// How many answers to POST are lost.
+    lost_posts: usize,
+    posts: AtomicUsize,
+    reads: AtomicUsize,
+}
+
+impl Gateway {
+    /// Listens before this app; returns its URL.
+    async fn start(s: &Story, lost_posts: usize) -> (String, Arc<Self>) {
+        let (app, client) = (s.url().to_owned(), reqwest::Client::new());
+        let gateway = Arc::new(Self { app, client, lost_posts, posts: AtomicUsize::new(0), reads: AtomicUsize::new(0) });
+        let router = Router::new().fallback(forward).with_state(gateway.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (url, gateway)
+    }
+
+    fn loses(&self, method: &Method, uri: &Uri) -> bool {
+        if method == Method::POST {
+            return self.posts.fetch_add(1, Ordering::Relaxed) < self.lost_posts;
+        }
+        // The second read of the run, so that its state was seen once.
+        uri.path().starts_with("/api/v1/runs/") && self.reads.fetch_add(1, Ordering::Relaxed) == 1
+    }
+}
+
+/// The app executes the request, also if its answer is lost.
+async fn forward(
+    State(gateway): State<Arc<Gateway>>,
+    method: Method,
+    uri: Uri,
+    mut headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    headers.remove("host");
+    let url = format!("{}{uri}", gateway.app);
+    let answer = gateway.client.request(method.clone(), url).headers(headers).body(body).send().await.unwrap();
+    if gateway.loses(&method, &uri) {
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
+    (answer.status(), answer.bytes().await.unwrap()).into_response()
+}
+
+#[tokio::test]
+async fn a_fire_without_an_answer_runs_once() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "payroll", "--log", "m"]).await;
+    let (url, gateway) = Gateway::start(&s, 2).await;
+    let person = person.set("CRONBOX_URL", &url);
+    person.ok(&["workflow", "fire", "payroll", "--wait"]).await;
+    assert_eq!(gateway.posts.load(Ordering::Relaxed), 3);
+    assert!(gateway.reads.load(Ordering::Relaxed) > 1, "a lost read is repeated, too");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 1);
+    s.end().await;
+}
+
+/// A wrong address gives its error at once: nothing was sent.
+#[tokio::test]
+async fn a_wrong_address_is_said_at_once() {
+    let person = Person::without_key().set("CRONBOX_KEY", "key").set("CRONBOX_URL", "http://127.0.0.1:9");
+    let said = person.run(&["workflow", "fire", "1"]).await;
+    assert!(said.code == 1 && said.err.contains("does not answer: check CRONBOX_URL"), "{said:?}");
+}
