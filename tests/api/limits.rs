@@ -111,6 +111,22 @@ async fn sign_ins_in_progress_are_limited() {
     s.end().await;
 }
 
+/// Any client may begin as many without a key as its connections, and the pages of the console call the API, too.
+#[tokio::test]
+async fn sign_ins_take_no_place_of_callers() {
+    let s = Story::with_app(|config| {
+        config.requests_in_flight = 8;
+        config.request_timeout_ms = 600_000;
+    })
+    .await;
+    let unfinished = futures::future::join_all((0..8).map(|_| begin_sign_in(&s, "/sign-in"))).await;
+    until_status(&s, 429).await;
+    s.editor().get("/api/v1/workflows").await.expect(200);
+    drop(unfinished);
+    until_status(&s, 200).await;
+    s.end().await;
+}
+
 /// Waits until the page of the sign-in has this status.
 async fn until_status(s: &Story, status: u16) {
     let (stranger, began) = (Api::without_key(s.url()), Instant::now());

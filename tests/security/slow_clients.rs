@@ -1,8 +1,9 @@
 //! Slow clients in four modes: they take every place, and the app must still answer an honest client.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use tests::{PATIENCE, Story};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -50,17 +51,49 @@ pub(crate) async fn attack_by_bodies() -> Tally {
 }
 
 /// Forms of the sign-in, which needs no key, without their last byte. Each must lose its connection, else the app would keep the
-/// bytes of all of them.
+/// bytes of all of them, and they must leave the places of a team to it.
 pub(crate) async fn attack_by_forms() -> Tally {
     let s = idle_story().await;
-    let app = App::start(&s.dsn(), &CLOSES_SOON).await;
     let mut tally = Tally::default();
+    lose_connections(&s, &mut tally).await;
+    leave_places(&s, &mut tally).await;
+    s.end_early().await;
+    tally
+}
+
+fn unfinished_form(path: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: a\r\nsec-fetch-site: same-origin\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: 4000\r\n\r\n{}",
+        "a".repeat(3_999)
+    )
+}
+
+/// More unfinished forms than the instance has places for requests.
+async fn leave_places(s: &Story, tally: &mut Tally) {
+    let limited = [("CRONBOX_REQUESTS_IN_FLIGHT", "8"), ("CRONBOX_REQUEST_TIMEOUT_MS", "600000")];
+    let app = App::start(&s.dsn(), &limited).await;
+    let mut forms = Vec::new();
+    for _ in 0..16 {
+        let mut stream = TcpStream::connect(app.address()).await.unwrap();
+        stream.write_all(unfinished_form("/sign-in").as_bytes()).await.unwrap();
+        forms.push(stream);
+    }
+    let began = Instant::now();
+    while app.anonymous().get("/sign-in").await.status != 429 {
+        assert!(began.elapsed() < PATIENCE, "the forms take no place");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let answer = app.api(&s.keys.editor).get("/api/v1/workflows").await;
+    tally.record(answer.status == 200, || format!("forms that never end take the places of a team: {answer:?}"));
+    drop(forms);
+    app.stop().await;
+}
+
+async fn lose_connections(s: &Story, tally: &mut Tally) {
+    let app = App::start(&s.dsn(), &CLOSES_SOON).await;
     for path in ["/sign-in", "/sign-in/link"] {
-        let unfinished = format!(
-            "POST {path} HTTP/1.1\r\nhost: a\r\nsec-fetch-site: same-origin\r\n\
-             content-type: application/x-www-form-urlencoded\r\ncontent-length: 4000\r\n\r\n{}",
-            "a".repeat(3_999)
-        );
+        let unfinished = unfinished_form(path);
         let answer = tokio::time::timeout(DENIED, answers_to(app.address(), unfinished.as_bytes())).await;
         let statuses = answer.map(|answer| statuses_in(&answer));
         tally.record(statuses.as_ref().is_ok_and(|statuses| statuses[..] == [408]), || {
@@ -68,8 +101,6 @@ pub(crate) async fn attack_by_forms() -> Tally {
         });
     }
     app.stop().await;
-    s.end_early().await;
-    tally
 }
 
 /// Answers that are never read: more than the buffers of both sides can take. A key keeps the place of each connection until

@@ -38,6 +38,9 @@ use crate::rights::{Kind, Role, Scope, Scopes};
 /// How many streams of events a key may have open on one instance.
 const STREAMS_OF_A_KEY: i64 = 5;
 
+/// Requests to the sign-in may take this part of the places of an address, and of the instance.
+const SIGN_IN_PART: i64 = 8;
+
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
 const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
@@ -468,6 +471,22 @@ impl Gate {
         Ok(places)
     }
 
+    /// Counts a request to the sign-in while its places exist. It needs no key, so that any client may leave it unfinished: its
+    /// places are others than those of requests with a key, and fewer. `limited` as for [`Self::take_request_places`].
+    ///
+    /// # Errors
+    /// Fails if the address or the instance has as many in progress as it may have.
+    pub fn take_sign_in_places(&self, limited: Option<IpAddr>) -> Result<Vec<Place>, Full> {
+        let Limits { address_requests_in_flight, requests_in_flight, .. } = self.limits;
+        let mut places = Vec::with_capacity(2);
+        if let Some(address) = limited {
+            let counted = Counted::SignInsOfAddress(network_of(address));
+            places.push(self.in_flight.take_place(counted, Some(part_of_sign_ins(address_requests_in_flight)))?);
+        }
+        places.push(self.in_flight.take_place(Counted::SignIns, Some(part_of_sign_ins(requests_in_flight)))?);
+        Ok(places)
+    }
+
     /// Counts a request of this caller while its places exist. An admin belongs to no team, so only its key is counted.
     ///
     /// # Errors
@@ -507,4 +526,9 @@ impl Gate {
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
+}
+
+/// How many of so many requests may be of the sign-in: at least one, and any number if there is no limit.
+fn part_of_sign_ins(limit: i64) -> i64 {
+    if limit > 0 { (limit / SIGN_IN_PART).max(1) } else { 0 }
 }

@@ -19,10 +19,14 @@ pub enum Counted {
     Edits(i64),
     /// The lists and statistics of a team.
     Lists(i64),
-    /// All requests of an address.
+    /// All requests of an address, without those of the sign-in.
     Address(IpAddr),
-    /// All requests.
+    /// All requests, without those of the sign-in.
     Instance,
+    /// The requests of an address to the sign-in of the console.
+    SignInsOfAddress(IpAddr),
+    /// All requests to the sign-in of the console.
+    SignIns,
 }
 
 /// A limit that is reached, with its value.

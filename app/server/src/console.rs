@@ -17,7 +17,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::App;
 use crate::api::request::extract::CONSOLE_FORM_LIMIT;
-use crate::api::request::limits::count_open_request;
+use crate::api::request::limits::count_sign_in;
 
 /// The pages, which call this API in the process, and the sign-in.
 pub(crate) fn build_console(api: Router, app: &App) -> Router<App> {
@@ -27,7 +27,7 @@ pub(crate) fn build_console(api: Router, app: &App) -> Router<App> {
         .layer(middleware::from_fn_with_state(app.clone(), visit::identify_visitor));
     let sign_in = sign_in::routes()
         .layer(middleware::from_fn(guard::only_own_forms))
-        .layer(middleware::from_fn_with_state(app.clone(), count_open_request));
+        .layer(middleware::from_fn_with_state(app.clone(), count_sign_in));
     let compressed = CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(guard::IsCompressed);
     pages.merge(sign_in).merge(console::assets::routes()).layer(compressed)
 }

@@ -3,6 +3,7 @@
 //!
 //! The runner's fires are never counted: they are limited by what the team's workflows may add up to.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -76,7 +77,8 @@ pub(crate) async fn count_request(
     next: Next,
 ) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
-    let _of_address = take_request_places(&app, &parts.extensions)?;
+    let limited = limited_address(&app, &parts.extensions);
+    let _of_address = app.gate.take_request_places(limited).map_err(refused)?;
     let pool = pool_of_keys(&app, work);
     let caller = identify_caller(&parts, &app, pool).await?;
     let caller = choose_team(&mut parts, pool, caller).await?;
@@ -94,21 +96,17 @@ pub(crate) async fn count_request(
     Ok(response)
 }
 
-/// Counts a request that needs no key while it is in progress, or refuses it with 429.
-pub(crate) async fn count_open_request(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Error> {
-    let _of_address = take_request_places(&app, request.extensions())?;
+/// Counts a request to the sign-in, which needs no key, while it is in progress, or refuses it with 429.
+pub(crate) async fn count_sign_in(State(app): State<App>, request: Request, next: Next) -> Result<Response, Error> {
+    let limited = limited_address(&app, request.extensions());
+    let _of_address = app.gate.take_sign_in_places(limited).map_err(refused)?;
     Ok(next.run(request).await)
 }
 
-/// The places of a request among those of its address and of this instance.
-fn take_request_places(app: &App, extensions: &Extensions) -> Result<Vec<Place>, Error> {
+/// The address of a request, if its requests are limited.
+fn limited_address(app: &App, extensions: &Extensions) -> Option<IpAddr> {
     let Peer(address) = Peer::of_request(extensions);
-    let limited = (!app.config.is_trusted_client(address)).then_some(address);
-    app.gate.take_request_places(limited).map_err(refused)
+    (!app.config.is_trusted_client(address)).then_some(address)
 }
 
 /// What a request occupies. A list that is dropped with its client keeps it for as long as its statement may take, because the
@@ -174,6 +172,12 @@ pub(super) fn refused(full: Full) -> Error {
         }
         Counted::Instance => {
             Error::limited("limit_requests_in_flight", detail("requests of all callers"), limit("instance-requests"))
+        }
+        Counted::SignInsOfAddress(_) => {
+            Error::limited("limit_requests_in_flight", detail("sign-ins of this address"), limit("address-sign-ins"))
+        }
+        Counted::SignIns => {
+            Error::limited("limit_requests_in_flight", detail("sign-ins of all clients"), limit("instance-sign-ins"))
         }
     }
 }
