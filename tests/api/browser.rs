@@ -91,7 +91,7 @@ async fn the_docs_page_has_no_inline_code() {
     s.end().await;
 }
 
-/// Invented cookies and links count as unknown keys of their address: a flood of them reads no database.
+/// Invented cookies count as unknown keys of their address, and invented links apart: a flood of them reads no database.
 #[tokio::test]
 async fn invented_sessions_are_limited_by_address() {
     let s = Story::with_app(|config| config.bad_keys_per_min = 3).await;
@@ -106,9 +106,27 @@ async fn invented_sessions_are_limited_by_address() {
     }
     assert_eq!(page(3).await.status, 429);
     assert_eq!(page(0).await.status, 200, "what is known to be invented reads nothing");
-    let link = stranger.request(Method::POST, "/sign-in/link").header("sec-fetch-site", "same-origin");
-    let link = link.header("content-type", "application/x-www-form-urlencoded").body("link=invented");
-    assert_eq!(send_request(link).await.status, 429);
+    // Links have as many tries of their own.
+    for status in [401, 401, 401, 429] {
+        let link = stranger.request(Method::POST, "/sign-in/link").header("sec-fetch-site", "same-origin");
+        let link = link.header("content-type", "application/x-www-form-urlencoded").body("link=invented");
+        assert_eq!(send_request(link).await.status, status);
+    }
+    s.end().await;
+}
+
+/// Each browser of an office has a cookie that has expired, every morning.
+#[tokio::test]
+async fn ended_sessions_take_no_try() {
+    let s = Story::with_app(|config| config.bad_keys_per_min = 1).await;
+    let first = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let second = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    for visitor in [&first, &second] {
+        visitor.send_form("/sign-out", "").await.expect(200);
+    }
+    for visitor in [&first, &second] {
+        send_request(visitor.request_page("/workflows")).await.expect(303);
+    }
     s.end().await;
 }
 

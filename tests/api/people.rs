@@ -798,23 +798,40 @@ async fn people_of_several_teams_use_each_page() {
 #[tokio::test]
 async fn invented_codes_ask_the_provider_seldom() {
     let provider = Provider::with_keys(&[("r", &Pair::rsa())]).await;
-    let people = Signed::with_limits(&provider, |config| {
-        // The next try comes after a minute.
-        config.bad_keys_per_min = 1;
-        config.oidc.oidc_client_id = Some("cronbox".to_owned());
-        config.mail.public_url = Some(format!("http://{}", config.bind_addr).parse().unwrap());
-    })
-    .await;
-    let invented = async || {
-        let callback = Api::without_key(&people.url).request(Method::GET, "/sign-in/callback?state=a&code=invented");
-        send_request(callback.header("cookie", "cronbox-sign-in=a.b.c.")).await
-    };
-    assert!(invented().await.expect(401).text.contains("did not confirm the sign-in"));
+    let people = Signed::with_limits(&provider, with_client).await;
+    assert!(invent_code(&people).await.expect(401).text.contains("did not confirm the sign-in"));
     for _ in 0..3 {
-        invented().await.expect(429);
+        invent_code(&people).await.expect(429);
     }
     assert_eq!(provider.redeemed(), 1);
     people.end().await;
+}
+
+/// A program that goes on with a revoked key shares the address of people, for example behind a proxy.
+#[tokio::test]
+async fn unknown_keys_take_no_try_of_sign_ins() {
+    let provider = Provider::with_keys(&[("r", &Pair::rsa())]).await;
+    let people = Signed::with_limits(&provider, with_client).await;
+    let revoked = Api::new(&people.url, "cb_000000000000_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    for nth in 0..10 {
+        assert_eq!(revoked.get("/api/v1/runs").await.status, if nth == 0 { 401 } else { 429 });
+    }
+    invent_code(&people).await.expect(401);
+    assert_eq!(provider.redeemed(), 1);
+    people.end().await;
+}
+
+/// An app that is a client of the provider, and permits one try a minute: the next one comes after a minute.
+fn with_client(config: &mut app::Config) {
+    config.bad_keys_per_min = 1;
+    config.oidc.oidc_client_id = Some("cronbox".to_owned());
+    config.mail.public_url = Some(format!("http://{}", config.bind_addr).parse().unwrap());
+}
+
+/// Comes back from the provider with a code that it has not given, and with the cookie of a sign-in that was never begun.
+async fn invent_code(people: &Signed) -> Answer {
+    let callback = Api::without_key(&people.url).request(Method::GET, "/sign-in/callback?state=a&code=invented");
+    send_request(callback.header("cookie", "cronbox-sign-in=a.b.c.")).await
 }
 
 /// More tokens than may wait for a provider that does not answer are decided by the keys that are known.

@@ -117,7 +117,7 @@ pub struct Places {
 pub struct Limits {
     /// Requests a second for one admin or team key.
     pub key_requests_per_sec: u32,
-    /// Unknown or revoked keys a minute that one address may try.
+    /// Unknown or revoked keys a minute that one address may try, and as many links and codes of the provider.
     pub bad_keys_per_min: u32,
     /// Requests of one admin or team key in progress on this instance.
     pub key_requests_in_flight: i64,
@@ -294,6 +294,9 @@ pub struct Gate {
     /// The digests of all active keys. They are read only if an address has no try left, and once for all of them.
     active: Cache<(), Arc<HashSet<[u8; 32]>>>,
     bad: Option<Arc<BadKeys>>,
+    /// The tries of links and codes. They are others than those of keys: a program that goes on with a revoked key must not keep
+    /// the people who share its address from the sign-in.
+    bad_codes: Option<Arc<BadKeys>>,
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
     tokens: KnownTokens,
@@ -309,10 +312,12 @@ impl Gate {
     /// A gate with these limits and an empty cache.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
+        let tries = || NonZeroU32::new(limits.bad_keys_per_min).map(|per_minute| Arc::new(BadKeys::new(per_minute)));
         Self {
             believed: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
             active: Cache::builder().max_capacity(1).time_to_live(ACTIVE_KEYS_FRESH_FOR).build(),
-            bad: NonZeroU32::new(limits.bad_keys_per_min).map(|per_minute| Arc::new(BadKeys::new(per_minute))),
+            bad: tries(),
+            bad_codes: tries(),
             good: NonZeroU32::new(limits.key_requests_per_sec)
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
             in_flight: InFlight::default(),
@@ -341,7 +346,7 @@ impl Gate {
 
     /// Removes idle entries of the limiters; called periodically.
     pub fn remove_idle_entries(&self) {
-        self.bad.iter().for_each(|bad| bad.remove_idle(Instant::now()));
+        self.bad.iter().chain(&self.bad_codes).for_each(|bad| bad.remove_idle(Instant::now()));
         self.good.iter().for_each(|limiter| limiter.retain_recent());
     }
 

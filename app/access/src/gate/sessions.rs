@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
@@ -30,7 +31,7 @@ impl SignInTry<'_> {
     /// Returns the try to its address: the link or the code was good.
     pub fn succeed(mut self) {
         self.has_succeeded = true;
-        self.gate.return_try(self.peer);
+        self.gate.bad_codes.iter().for_each(|bad| bad.return_try(self.peer));
     }
 }
 
@@ -100,8 +101,9 @@ impl Gate {
                 }
                 let read = Box::pin(self.read_session(pool, digest, groups, now));
                 let known = self.sessions.try_get_with(digest, read).await?;
-                if has_try && known.is_ok() {
-                    self.return_try(peer);
+                // A cookie that has expired was a session: each browser of an office has one in the morning.
+                if has_try && !matches!(known, Err(NoSession::Refused)) {
+                    self.bad.iter().for_each(|bad| bad.return_try(peer));
                 }
                 known
             }
@@ -124,16 +126,11 @@ impl Gate {
 
     /// Takes a try of this address for a link, or for a code of the provider; without one, neither is looked up.
     pub fn begin_sign_in(&self, peer: IpAddr, now: DateTime<Utc>) -> Option<SignInTry<'_>> {
-        if self.take_try(peer) {
+        if self.bad_codes.as_ref().is_none_or(|bad| bad.take_try(peer, Instant::now())) {
             return Some(SignInTry { gate: self, peer, now, has_succeeded: false });
         }
         self.count_refusal(&Admission::TooManyUnknown, peer, now);
         None
-    }
-
-    /// Returns the try of a session, a link or a code that was good.
-    fn return_try(&self, peer: IpAddr) {
-        self.bad.iter().for_each(|bad| bad.return_try(peer));
     }
 
     /// Whether this is the digest of a session that was open some seconds ago; as [`Self::is_active`] of a key.

@@ -50,7 +50,7 @@ pub(super) fn show_refusal(app: &App, headers: &HeaderMap, next: &str, error: Er
             "This key cannot sign in here: it is for the runner, it is not accepted from this address, or the page is not open by https."
         }
         StatusCode::TOO_MANY_REQUESTS => {
-            "Too many unknown keys came from this address. Wait a minute, then sign in again."
+            "Too many unknown keys, links or codes came from this address. Wait a minute, then sign in again."
         }
         _ => "cronbox cannot sign anybody in now. Try again in a moment.",
     };
