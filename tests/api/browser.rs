@@ -1,5 +1,6 @@
 //! What each answer permits a browser and a cache to do.
 
+use access::sessions::MOST_OF_A_HOLDER;
 use regex::Regex;
 use reqwest::Method;
 use serde_json::json;
@@ -212,6 +213,32 @@ async fn sessions_outlive_a_flood_of_invented_ones() {
         assert_eq!(answer.status, if nth < 1 { 200 } else { 429 });
     }
     assert!(visitor.read_page("/workflows").await.contains("Workflows"));
+    s.end().await;
+}
+
+/// Each instance reads all open sessions into memory while an address invents cookies, and a key of one team can sign in again and again.
+#[tokio::test]
+async fn sessions_of_a_key_are_bounded() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    let oldest = Visitor::sign_in(s.url(), &s.keys.editor).await;
+    let of_another = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    s.now_is("2026-03-02T09:01:00Z").await;
+    let mut newer = Vec::new();
+    for _ in 0..MOST_OF_A_HOLDER {
+        newer.push(Visitor::sign_in(s.url(), &s.keys.editor).await);
+    }
+    let open = "SELECT count(*) FROM console_sessions WHERE ended_on IS NULL AND key_id = \
+                (SELECT key_id FROM console_sessions ORDER BY created_on DESC LIMIT 1)";
+    assert_eq!(s.count(open).await, MOST_OF_A_HOLDER);
+    let led = send_request(oldest.request_page("/workflows")).await.expect(303);
+    assert_eq!(header(&led, "location"), "/sign-in?next=%2Fworkflows");
+    for visitor in [&newer[0], &of_another] {
+        assert!(visitor.read_page("/workflows").await.contains("Workflows"));
+    }
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'sign-out'").await, 1);
+    s.now_is("2026-03-02T09:04:00Z").await;
+    s.job("audit").await;
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'login.failed'").await, 0);
     s.end().await;
 }
 

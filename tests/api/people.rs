@@ -4,6 +4,8 @@ mod provider;
 
 use std::path::PathBuf;
 
+use access::people::token::Claims;
+use access::sessions::{MOST_OF_A_HOLDER, SignIn, begin_session};
 use app::config::Oidc;
 use app::identity_provider::IdentityProvider;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -11,6 +13,7 @@ use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story, Visitor, send_request};
+use workflows::audit::Edit;
 
 use provider::{Answers, Pair, Provider, encode, jwks, message_of, token_by_secret};
 
@@ -832,6 +835,34 @@ fn with_client(config: &mut app::Config) {
 async fn invent_code(people: &Signed) -> Answer {
     let callback = Api::without_key(&people.url).request(Method::GET, "/sign-in/callback?state=a&code=invented");
     send_request(callback.header("cookie", "cronbox-sign-in=a.b.c.")).await
+}
+
+/// As those of a key.
+#[tokio::test]
+async fn sessions_of_a_person_are_bounded() {
+    let s = Story::at(NOW).await;
+    let person = |subject: &str| Claims {
+        issuer: "https://id.example".to_owned(),
+        subject: subject.to_owned(),
+        email: None,
+        username: None,
+        groups: Vec::new(),
+        expires_on: s.clock.now() + TimeDelta::hours(1),
+    };
+    let (ann, bob) = (person("ann"), person("bob"));
+    let edit = Edit::without_request("person:ann", s.clock.now());
+    let mut tx = db::begin_transaction(&s.app().pools.edits).await.unwrap();
+    begin_session(&mut tx, SignIn::Person(&bob), &edit).await.unwrap();
+    for _ in 0..MOST_OF_A_HOLDER {
+        begin_session(&mut tx, SignIn::Person(&ann), &edit).await.unwrap();
+    }
+    let (newest, _) = begin_session(&mut tx, SignIn::Person(&ann), &edit).await.unwrap();
+    tx.commit().await.unwrap();
+    let open = "SELECT concat_ws(' ', subject, count(*)) FROM console_sessions WHERE ended_on IS NULL GROUP BY subject ORDER BY subject";
+    assert_eq!(s.table(open).await, format!("ann {MOST_OF_A_HOLDER}\nbob 1"));
+    let is_open = sqlx::query_scalar::<_, bool>("SELECT ended_on IS NULL FROM console_sessions WHERE id = $1");
+    assert!(is_open.bind(newest).fetch_one(&s.pool).await.unwrap(), "the one that has begun stays");
+    s.end_early().await;
 }
 
 /// More tokens than may wait for a provider that does not answer are decided by the keys that are known.

@@ -22,6 +22,11 @@ use crate::people::token::Claims;
 
 /// How long a session lasts.
 pub const LASTS: TimeDelta = TimeDelta::hours(12);
+/// How many sessions of a key or of a person are open at once. A team may share a key. The gate reads all open sessions into memory while
+/// an address has no try left, and a key can begin any number.
+pub const MOST_OF_A_HOLDER: i64 = 100;
+/// How many of its older sessions a sign-in ends at most. Only one that began before this limit existed finds more.
+const ENDED_AT_ONCE: i64 = 100;
 /// How long a link works.
 pub const LINK_LASTS: TimeDelta = TimeDelta::minutes(10);
 
@@ -87,7 +92,7 @@ pub fn digest_of(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// Begins a session, with its entry in the audit log.
+/// Begins a session, with its entry in the audit log, and ends the oldest ones of a holder that has too many.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -122,7 +127,61 @@ pub async fn begin_session(tx: &mut PgConnection, who: SignIn<'_>, edit: &Edit) 
     let after = Some(json!({ "expires_on": edit.now + LASTS }));
     let entry = Entry { verb: "sign-in", subject: format!("session:{id}"), team_id, before: None, after };
     audit::record_entry(tx, edit, entry).await?;
+    for surplus in end_surplus(tx, id, who, edit).await? {
+        record_end(tx, surplus, "sign-out", team_id, edit).await?;
+    }
     Ok((id, text))
+}
+
+/// Ends the oldest sessions of a holder that has too many with the one that has begun; returns their ids.
+async fn end_surplus(tx: &mut PgConnection, begun: Uuid, who: SignIn<'_>, edit: &Edit) -> sqlx::Result<Vec<Uuid>> {
+    let (key_id, claims) = match who {
+        SignIn::Key { id, .. } => (Some(id), None),
+        SignIn::Person(claims) => (None, Some(claims)),
+    };
+    sqlx::query_scalar!(
+        r#"
+        -- end the oldest sessions of a holder: those that another sign-in ends now are left to it
+        WITH surplus AS MATERIALIZED (
+            SELECT id
+              FROM console_sessions
+             WHERE (key_id = $1 OR (issuer = $2 AND subject = $3)) AND id <> $4 AND ended_on IS NULL AND expires_on > $5
+             ORDER BY created_on DESC, id DESC
+            OFFSET $6 LIMIT $7
+        ), locked AS MATERIALIZED (
+            SELECT s.id
+              FROM console_sessions s
+             WHERE s.id IN (SELECT id FROM surplus) AND s.ended_on IS NULL
+               FOR UPDATE SKIP LOCKED
+        )
+        UPDATE console_sessions s SET ended_on = $5, ended_by = $8
+          FROM locked l
+         WHERE s.id = l.id
+        RETURNING s.id
+        "#,
+        key_id,
+        claims.map(|claims| claims.issuer.as_str()),
+        claims.map(|claims| claims.subject.as_str()),
+        begun,
+        edit.now,
+        MOST_OF_A_HOLDER - 1,
+        ENDED_AT_ONCE,
+        edit.actor,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+/// Writes the end of a session to the audit log.
+async fn record_end(
+    tx: &mut PgConnection,
+    id: Uuid,
+    verb: &'static str,
+    team_id: Option<i64>,
+    edit: &Edit,
+) -> sqlx::Result<()> {
+    let after = Some(json!({ "ended_on": edit.now }));
+    audit::record_entry(tx, edit, Entry { verb, subject: format!("session:{id}"), team_id, before: None, after }).await
 }
 
 /// Returns whose session a cookie names, and until when, if it has not ended.
@@ -232,9 +291,7 @@ pub async fn end_session(tx: &mut PgConnection, id: Uuid, verb: &'static str, ed
     .fetch_optional(&mut *tx)
     .await?;
     let Some(team_id) = ended else { return Ok(false) };
-    let after = Some(json!({ "ended_on": edit.now }));
-    audit::record_entry(tx, edit, Entry { verb, subject: format!("session:{id}"), team_id, before: None, after })
-        .await?;
+    record_end(tx, id, verb, team_id, edit).await?;
     Ok(true)
 }
 
