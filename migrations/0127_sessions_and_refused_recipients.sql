@@ -5,3 +5,8 @@ CREATE INDEX idx_console_sessions_open_of_person ON console_sessions (issuer, su
 
 COMMENT ON INDEX idx_console_sessions_open_of_key    IS 'A sign-in ends the oldest sessions of a key that has too many';
 COMMENT ON INDEX idx_console_sessions_open_of_person IS 'The same of a person';
+
+-- An attempt goes only to the recipients that the mail server refused for now, so that those without a mailbox were forgotten when it was accepted.
+ALTER TABLE notification_messages ADD COLUMN recipients_refused TEXT[] NULL;
+
+COMMENT ON COLUMN notification_messages.recipients_refused IS 'Of an e-mail that is tried again: the recipients that get nothing, each with the reason; last_error names them when it is sent. NULL = none';

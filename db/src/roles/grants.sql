@@ -93,7 +93,8 @@ BEGIN
     EXECUTE (SELECT format('REVOKE ALL ON TABLE %s FROM cronbox_notifier', string_agg(oid::regclass::text, ', ')) FROM pg_class
               WHERE relnamespace = current_schema()::regnamespace AND relowner = 'cronbox_owner'::regrole AND relkind IN ('r', 'p', 'v', 'm'));
     GRANT SELECT ON notification_messages, notifications TO cronbox_notifier;
-    GRANT UPDATE (state, due_at, attempt_count, lease_until, last_error, sent_on, failed_on, recipients_left) ON notification_messages TO cronbox_notifier;
+    GRANT UPDATE (state, due_at, attempt_count, lease_until, last_error, sent_on, failed_on, recipients_left, recipients_refused)
+        ON notification_messages TO cronbox_notifier;
     GRANT SELECT (notification_id, message_id) ON notification_items TO cronbox_notifier;
     GRANT SELECT (id, kind, target_arn, is_enabled) ON notification_channels TO cronbox_notifier;
     GRANT SELECT (id, name) ON teams, workflows TO cronbox_notifier;

@@ -142,6 +142,39 @@ async fn a_recipient_that_is_refused_for_now_gets_the_mail_later() {
     s.end().await;
 }
 
+/// A server that asks for each first e-mail to come back does not hide the colleague who has left.
+#[tokio::test]
+async fn a_later_attempt_names_refused_recipients() {
+    let s = Story::at(NOON).await;
+    let recipients = ["good@example.com", "bad@example.com", "later@example.com"];
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    let greylisting = |line: &str| match line {
+        line if line.contains("<bad@") => "550 5.1.1 no such user",
+        line if line.contains("<later@") => "451 4.7.1 greylisted",
+        line => accept(line),
+    };
+    let refused = courier(&s, start_server(greylisting).await);
+    assert_eq!(deliver(&s, &refused).await, (0, 1));
+    let bad = "bad@example.com: permanent error (550): 5.1.1 no such user";
+    let later = "later@example.com: transient error (451): 4.7.1 greylisted";
+    assert_eq!(s.table(MESSAGES).await, format!("email pending t {bad}; {later}"));
+    s.now_is("2026-03-02T12:00:10Z").await;
+    assert_eq!(deliver(&s, &refused).await, (0, 1));
+    s.now_is("2026-03-02T12:00:30Z").await;
+    assert_eq!(deliver(&s, &courier(&s, start_server(accept).await)).await, (1, 0));
+    assert_eq!(s.table(MESSAGES).await, format!("email sent {bad}"));
+
+    // Neither has it after the last attempt.
+    s.execute("DELETE FROM notification_messages").await;
+    s.execute(ONE_FOR_EACH_CHANNEL).await;
+    assert_eq!(deliver(&s, &refused).await, (0, 1));
+    s.execute(LAST_ATTEMPT).await;
+    assert_eq!(deliver(&s, &refused).await, (1, 0));
+    assert_eq!(s.table(MESSAGES).await, format!("email sent {bad}; the e-mail was not accepted: {later}"));
+    s.end().await;
+}
+
 const LAST_ATTEMPT: &str = "UPDATE notification_messages SET attempt_count = 19, due_at = cronbox_now()";
 const DEAD_LETTERS: &str = "SELECT count(*) FROM notification_messages WHERE state = 'failed'";
 

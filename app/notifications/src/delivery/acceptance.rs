@@ -21,6 +21,17 @@ impl Acceptance {
         }
     }
 
+    /// The recipients for which no later attempt succeeds, each with the reason.
+    pub(super) fn recipients_refused(&self) -> Vec<String> {
+        match self {
+            Self::Complete => Vec::new(),
+            Self::Partial(refused) => {
+                let permanently = refused.iter().filter(|one| one.is_final);
+                permanently.map(|one| in_one_line(std::slice::from_ref(one))).collect()
+            }
+        }
+    }
+
     /// The recipients for which the mail server may accept the message later.
     pub(super) fn recipients_left(&self) -> Vec<String> {
         match self {

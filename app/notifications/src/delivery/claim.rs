@@ -126,29 +126,42 @@ pub async fn settle_message(
                 settle_sent(db, message, refused.as_deref()).await?;
                 return Ok(Settlement::Sent);
             }
-            settle_refused(db, message, &NotAccepted::transient(refused.unwrap_or_default()), Some(&left)).await
+            let recipients = Recipients { left: Some(&left), refused: &acceptance.recipients_refused() };
+            settle_refused(db, message, &NotAccepted::transient(refused.unwrap_or_default()), recipients).await
         }
-        Err(refusal) => settle_refused(db, message, refusal, message.recipients_left.as_deref()).await,
+        Err(refusal) => {
+            let recipients = Recipients { left: message.recipients_left.as_deref(), refused: &[] };
+            settle_refused(db, message, refusal, recipients).await
+        }
     }
 }
 
-/// Records that the recipients `left` do not have the message; `None`: none has it.
+/// The recipients of an e-mail that do not have it after an attempt.
+#[derive(Clone, Copy)]
+struct Recipients<'a> {
+    /// Those that get it with the next attempt; `None`: no recipient has it.
+    left: Option<&'a [String]>,
+    /// Those that this attempt found to get nothing, each with the reason.
+    refused: &'a [String],
+}
+
+/// Records that these recipients do not have the message.
 async fn settle_refused(
     db: &mut PgConnection,
     message: &Claimed,
     refusal: &NotAccepted,
-    left: Option<&[String]>,
+    recipients: Recipients<'_>,
 ) -> sqlx::Result<Settlement> {
     if refusal.is_final || message.attempt_count >= MOST_ATTEMPTS {
         // People have it: it is no dead letter.
-        if left.is_some() {
+        if recipients.left.is_some() {
             settle_sent(db, message, Some(&refusal.error)).await?;
             return Ok(Settlement::Sent);
         }
         settle_failed(db, message, &refusal.error).await?;
         return Ok(Settlement::Failed);
     }
-    settle_again(db, message, refusal, left).await?;
+    settle_again(db, message, refusal, recipients).await?;
     Ok(Settlement::Again)
 }
 
@@ -157,8 +170,10 @@ async fn settle_sent(db: &mut PgConnection, message: &Claimed, refused: Option<&
         r#"
         -- settle a message that was accepted, perhaps not by all recipients
         UPDATE notification_messages
-           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = $3,
-               recipients_left = NULL
+           SET state = 'sent', sent_on = cronbox_now(), due_at = NULL, lease_until = NULL, recipients_left = NULL,
+               -- Also the recipients that an earlier attempt found to get nothing.
+               last_error = NULLIF(concat_ws('; ', array_to_string(recipients_refused, '; '), $3::text), ''),
+               recipients_refused = NULL
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
@@ -191,7 +206,7 @@ async fn settle_again(
     db: &mut PgConnection,
     message: &Claimed,
     refusal: &NotAccepted,
-    left: Option<&[String]>,
+    recipients: Recipients<'_>,
 ) -> sqlx::Result<()> {
     let doubled = FIRST_WAIT_SECS * 2_f64.powi((message.attempt_count - 1).clamp(0, 20));
     // No larger number of a receiver counts.
@@ -200,14 +215,16 @@ async fn settle_again(
         r#"
         -- settle a message that is tried again
         UPDATE notification_messages
-           SET due_at = cronbox_now() + make_interval(secs => $3), lease_until = NULL, last_error = $4, recipients_left = $5
+           SET due_at = cronbox_now() + make_interval(secs => $3), lease_until = NULL, last_error = $4, recipients_left = $5,
+               recipients_refused = recipients_refused || NULLIF($6::text[], '{}')
          WHERE id = $1 AND attempt_count = $2 AND state = 'pending'
         "#,
         message.id,
         message.attempt_count,
         doubled.max(requested).min(LONGEST_WAIT_SECS),
         refusal.error,
-        left,
+        recipients.left,
+        recipients.refused,
     )
     .execute(db)
     .await
