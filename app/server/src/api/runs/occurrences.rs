@@ -116,7 +116,11 @@ pub(crate) async fn list_all_occurrences(
     Params(params): Params<AllOccurrenceParams>,
 ) -> Result<PageAnswer, Error> {
     let teams = teams_of_list(&caller, params.team_id)?;
+    let has_own_span = params.from.is_none() && has_fires(&params.decision);
     let filter = filter_of(params, app.clock.now())?;
+    // A request that names the span itself needs none in its cursor. So an instance of the version before, which reads a cursor without
+    // a span only, answers the next page of most clients during a deployment.
+    let from = has_own_span.then_some(filter.from);
     let mut tx = begin_read(&app).await?;
     let mut pages = Vec::with_capacity(teams.len());
     for team_id in teams {
@@ -124,7 +128,7 @@ pub(crate) async fn list_all_occurrences(
         pages.push(list_of_all(&mut tx, &filter).await.map_err(failed_read)?);
     }
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, Key::of);
-    let place = |key| Place { key, from: Some(filter.from) };
+    let place = move |key| Place { key, from };
     let found = KeysetPage { rows: found.rows, next: found.next.map(place) };
     let ids: BTreeSet<i64> = found.rows.iter().map(|occurrence| occurrence.workflow_id).collect();
     let names = workflows::names_of_workflows(&mut tx, &ids.into_iter().collect::<Vec<_>>()).await;
@@ -134,14 +138,15 @@ pub(crate) async fn list_all_occurrences(
         workflow_name: names.get(&occurrence.workflow_id).cloned(),
         occurrence: to_view(occurrence),
     };
-    page::answer_page(found, move |occurrence| Place { key: Key::of(occurrence), from: Some(filter.from) }, view).await
+    page::answer_page(found, move |occurrence| place(Key::of(occurrence)), view).await
 }
 
 /// A place in the list of all schedules. Each page belongs to the span of the first.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Place {
     key: Key,
-    /// The begin of the span; `None` in a cursor of a version that did not keep it.
+    /// The begin of the span; `None` if the request names it, if its list has no ordinary fires, or in a cursor of a version that did
+    /// not keep it.
     from: Option<DateTime<Utc>>,
 }
 
@@ -171,12 +176,17 @@ impl FromStr for Place {
     }
 }
 
+/// Whether a list of these decisions has ordinary fires.
+fn has_fires(decisions: &[Decision]) -> bool {
+    decisions.is_empty() || decisions.contains(&Decision::Fired)
+}
+
 /// The filter of a request; a list with ordinary fires has a bounded span.
 fn filter_of(params: AllOccurrenceParams, now: DateTime<Utc>) -> Result<of_all::Filter, Error> {
     let (from, to) = parse_bounds(params.from, params.to)?;
     let (first, end) = (from.map(Place::first_at), to.map(Place::first_at));
     let after: Option<Place> = page::parse_cursor_within(params.cursor.as_deref(), first, end)?;
-    let has_fires = params.decision.is_empty() || params.decision.contains(&Decision::Fired);
+    let has_fires = has_fires(&params.decision);
     let high = to.unwrap_or(AFTER_LAST).min(now + AHEAD);
     let low = from.or_else(|| after.filter(|_| has_fires).and_then(|place| place.from));
     let low = low.unwrap_or_else(|| if has_fires { high.min(now) - USUAL_SPAN } else { FIRST });
