@@ -55,6 +55,7 @@ module "service" {
   access_log_bucket   = var.access_log_bucket
   web_acl_arn         = var.web_acl_arn
 
+  proxies_before_balancer     = var.proxies_before_balancer
   operator_security_group_ids = var.operator_security_group_ids
 
   mail                     = var.mail

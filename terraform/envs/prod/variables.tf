@@ -89,7 +89,7 @@ variable "app_size" {
 }
 
 variable "app_settings" {
-  description = "Further variables of the app (docs/deploy.md), without secrets."
+  description = "Further variables of the app (docs/deploy.md), without secrets and those that modules/service sets."
   type        = map(string)
   default     = {}
 }
@@ -133,6 +133,12 @@ variable "nat_addresses" {
   description = "The public addresses of the NAT gateways of subnet_ids, if vpc_id names a network and is_internal is false: the fires arrive from there."
   type        = list(string)
   default     = []
+}
+
+variable "proxies_before_balancer" {
+  description = "How many proxies each request passes before the load balancer: 1 for a CDN. Each must append the address of its client to X-Forwarded-For."
+  type        = number
+  default     = 0
 }
 
 variable "operator_security_group_ids" {

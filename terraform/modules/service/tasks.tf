@@ -30,6 +30,21 @@ locals {
   # the image before would refuse one that it does not know, and could not be rolled back to.
   ended_keys = { CRONBOX_ACCEPT_ENDED_KEYS = "true" }
 
+  # What the module sets, so that var.settings may not: its validation reads these names. They must not depend on var.settings.
+  own_settings = {
+    CRONBOX_ENV             = var.env
+    CRONBOX_BIND_ADDR       = "0.0.0.0:${local.api_port}"
+    CRONBOX_ADMIN_ADDR      = "0.0.0.0:${local.admin_port}"
+    CRONBOX_TRUSTED_PROXIES = join(",", distinct(data.aws_subnet.balancer[*].cidr_block))
+    # Each request passes one load balancer. Its subnets may have other machines, too, whose own header is not believed.
+    CRONBOX_TRUSTED_HOPS = tostring(var.proxies_before_balancer + 1)
+    CRONBOX_METRICS_EMF  = "true"
+    # The wait for the next request's headers is also the idle time of a connection: longer than that of the load balancer.
+    # Slow clients hold connections of the load balancer, not of the app.
+    CRONBOX_HEADER_TIMEOUT_MS   = "75000"
+    CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
+  }
+
   traces = var.otlp_endpoint == null ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint }
 
   containers = {
@@ -58,22 +73,10 @@ locals {
       secrets     = merge(local.app_login, { CRONBOX_KEY = aws_secretsmanager_secret.key["admin"].arn })
     }
     app = {
-      command   = ["serve"]
-      waits_for = ["scheduler-key", "admin-key"]
-      environment = merge(local.notifications, var.settings, local.connection, local.traces, {
-        CRONBOX_ENV             = var.env
-        CRONBOX_BIND_ADDR       = "0.0.0.0:${local.api_port}"
-        CRONBOX_ADMIN_ADDR      = "0.0.0.0:${local.admin_port}"
-        CRONBOX_TRUSTED_PROXIES = join(",", distinct(data.aws_subnet.balancer[*].cidr_block))
-        # Each request passes one load balancer. Its subnets may have other machines, too, whose own header is not believed.
-        CRONBOX_TRUSTED_HOPS = "1"
-        CRONBOX_METRICS_EMF  = "true"
-        # The wait for the next request's headers is also the idle time of a connection: longer than that of the load balancer.
-        # Slow clients hold connections of the load balancer, not of the app.
-        CRONBOX_HEADER_TIMEOUT_MS   = "75000"
-        CRONBOX_SHUTDOWN_DRAIN_SECS = "110"
-      })
-      secrets = merge(local.app_login, local.operator_secrets, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
+      command     = ["serve"]
+      waits_for   = ["scheduler-key", "admin-key"]
+      environment = merge(local.notifications, var.settings, local.connection, local.traces, local.own_settings)
+      secrets     = merge(local.app_login, local.operator_secrets, { CRONBOX_SECRETS_KEY = aws_secretsmanager_secret.secrets_key.arn })
     }
   }
 

@@ -96,6 +96,11 @@ variable "settings" {
     ])
     error_message = "settings begin with CRONBOX_, and contain no key and no password: these are in Secrets Manager."
   }
+
+  validation {
+    condition     = length(setintersection(keys(var.settings), keys(local.own_settings))) == 0
+    error_message = "settings: the module sets ${join(", ", setintersection(keys(var.settings), keys(local.own_settings)))}; remove it. For proxies in front of the load balancer set proxies_before_balancer."
+  }
 }
 
 variable "otlp_endpoint" {
@@ -171,7 +176,18 @@ variable "nat_addresses" {
   # EC2 refuses two equal rules.
   validation {
     condition     = var.is_internal || alltrue([for address in var.nat_addresses : !contains(var.client_cidrs, "${address}/32")])
-    error_message = "nat_addresses: they are admitted in any case; remove them from client_cidrs."
+    error_message = "nat_addresses: they are admitted in any case; remove them from client_cidrs. If the rule of such an address exists, move it with `terraform state mv` before the apply (docs/deploy.md#nat-addresses), or the load balancer refuses the fires meanwhile."
+  }
+}
+
+variable "proxies_before_balancer" {
+  description = "How many proxies each request passes before the load balancer: 1 for a CDN. Each must append the address of its client to X-Forwarded-For, and no client may reach the load balancer around them; else a client can name any address as its own."
+  type        = number
+  default     = 0
+
+  validation {
+    condition     = var.proxies_before_balancer >= 0 && var.proxies_before_balancer < 255 && floor(var.proxies_before_balancer) == var.proxies_before_balancer
+    error_message = "proxies_before_balancer must be a whole number from 0 to 254."
   }
 }
 

@@ -611,6 +611,49 @@ run "refuses_the_secret_of_no_client" {
   expect_failures = [var.oidc_client_secret_arn]
 }
 
+run "refuses_settings_that_the_module_sets" {
+  command = plan
+
+  variables {
+    settings = { CRONBOX_TRUSTED_HOPS = "2" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "refuses_a_timeout_that_the_module_sets" {
+  command = plan
+
+  variables {
+    settings = { CRONBOX_HEADER_TIMEOUT_MS = "30000" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "proxies_before_the_balancer_are_counted" {
+  command = plan
+
+  variables {
+    proxies_before_balancer = 1
+  }
+
+  assert {
+    condition     = local.containers.app.environment.CRONBOX_TRUSTED_HOPS == "2" && local.containers.app.environment.CRONBOX_TRUSTED_PROXIES == "10.0.1.0/24"
+    error_message = "The client is the entry that the CDN appends; only the load balancer connects to the app."
+  }
+}
+
+run "refuses_half_a_proxy" {
+  command = plan
+
+  variables {
+    proxies_before_balancer = 0.5
+  }
+
+  expect_failures = [var.proxies_before_balancer]
+}
+
 run "refuses_settings_that_are_not_ours" {
   command = plan
 
