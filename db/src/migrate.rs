@@ -1,11 +1,14 @@
 //! The schema's migrations: applied without a time limit for a statement, and with a short one for a lock.
 
+mod partition_indexes;
+
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
 
+use self::partition_indexes::{build_partition_indexes, is_partition_index};
 use crate::options::{Options, migration_options, migration_settings};
 use crate::pool::PgPool;
 use crate::roles::{Groups, Roles, become_owner, grant_privileges, make_groups};
@@ -162,6 +165,10 @@ async fn try_once(
     }
     let is_owner = become_owner(roles, connection).await?;
     drop_invalid_indexes(migrator, connection).await?;
+    // The migrations refuse a newer schema, so it stays as it is.
+    if find_unknown_migration(migrator, connection).await?.is_none() {
+        build_partition_indexes(connection).await?;
+    }
     match migrator.run(&mut *connection).await {
         Err(MigrateError::VersionMissing(version)) if newer == NewerSchema::Accept => {
             return Ok(Tried::FoundNewer(version));
@@ -207,7 +214,7 @@ async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection
     .await?;
     for name in invalid.iter().filter(|name| is_ours(migrator, name)) {
         tracing::warn!(index = name, "unfinished index dropped; it is created again");
-        // The name is that of an index in our migrations.
+        // The name is that of an index of ours.
         sqlx::raw_sql(AssertSqlSafe(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")))
             .execute(&mut *connection)
             .await?;
@@ -217,7 +224,8 @@ async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection
 
 fn is_ours(migrator: &Migrator, index: &str) -> bool {
     let mut unlocked = migrator.iter().filter(|migration| migration.no_tx);
-    unlocked.any(|migration| migration.sql.as_str().split_whitespace().any(|word| word == index))
+    is_partition_index(index)
+        || unlocked.any(|migration| migration.sql.as_str().split_whitespace().any(|word| word == index))
 }
 
 /// An older program must not touch a newer schema: it would apply nothing, and would report that it had.

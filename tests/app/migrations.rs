@@ -122,6 +122,65 @@ async fn an_unrecorded_index_is_no_obstacle() {
     s.end().await;
 }
 
+/// As a database of the version before, which has days but not the index of retries.
+const WITHOUT_INDEX_OF_RETRIES: &str =
+    "DROP INDEX idx_runs_retry_of; DELETE FROM _sqlx_migrations WHERE version IN (119, 131)";
+
+/// A partition of one day of ended runs.
+async fn day_of_runs(s: &Story) -> String {
+    let day = "SELECT c.relname::text FROM pg_partition_tree('runs_ended') t JOIN pg_class c ON c.oid = t.relid
+                WHERE t.isleaf AND c.relname ~ '_[0-9]{8}$' ORDER BY 1 LIMIT 1";
+    sqlx::query_scalar(day).fetch_one(&s.pool).await.unwrap()
+}
+
+/// The build of an index waits for a transaction that ends a run of the same partition, and meanwhile another run ends there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_end_while_indexes_are_built() {
+    let s = Story::today().await;
+    let (day, options) = (day_of_runs(&s).await, owner_options(&s));
+    for partition in ["runs_ended_before", day.as_str()] {
+        s.execute(WITHOUT_INDEX_OF_RETRIES).await;
+        // The lock of an INSERT.
+        let end_run = || {
+            let lock = format!("SET LOCAL lock_timeout = '1s'; LOCK TABLE {partition} IN ROW EXCLUSIVE MODE");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(lock))
+        };
+        let mut first = db::begin_transaction(&s.pool).await.unwrap();
+        end_run().execute(&mut *first).await.unwrap();
+        let beside = async {
+            let waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
+                              AND datname = current_database() AND wait_event_type = 'Lock'";
+            s.until(waiting, 1).await;
+            let mut second = db::begin_transaction(&s.pool).await.unwrap();
+            let ended = end_run().execute(&mut *second).await;
+            assert!(ended.is_ok(), "{partition}: {ended:?}");
+            second.rollback().await.unwrap();
+            first.rollback().await.unwrap();
+        };
+        let (migrated, ()) = tokio::join!(db::migrate_schema(&options), beside);
+        migrated.unwrap();
+        let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = 'idx_runs_retry_of'::regclass";
+        assert_eq!(s.count(valid).await, 1, "{partition}");
+    }
+    s.end().await;
+}
+
+/// The build of a day's index was interrupted. The index of the table, which takes it over, would be invalid, too.
+#[tokio::test]
+async fn unfinished_indexes_of_days_are_made_again() {
+    let s = Story::today().await;
+    s.execute(WITHOUT_INDEX_OF_RETRIES).await;
+    let day = day_of_runs(&s).await;
+    let unfinished = format!(
+        "CREATE INDEX idx_{day}_retry_of ON {day} (retry_of) WHERE retry_of IS NOT NULL;
+         UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'idx_{day}_retry_of'::regclass"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(unfinished)).execute(&s.pool).await.unwrap();
+    db::migrate_schema(&owner_options(&s)).await.unwrap();
+    assert_eq!(s.count("SELECT count(*) FROM pg_index WHERE NOT indisvalid").await, 0);
+    s.end().await;
+}
+
 /// The migration locks the table of runs, so it must not read the ended runs.
 #[tokio::test]
 async fn team_migration_reads_no_ended_runs() {
