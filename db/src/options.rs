@@ -1,5 +1,6 @@
 //! How to reach the database, and the settings of each connection.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,6 +25,16 @@ pub struct Options {
     pub acquire_timeout: Duration,
     /// The name in `pg_stat_activity`.
     pub application_name: &'static str,
+}
+
+impl Options {
+    /// Whether the DSNs of both name the same host, port and database; the logins may differ. They do not if one cannot
+    /// be read.
+    #[must_use]
+    pub fn is_same_database(&self, other: &Options) -> bool {
+        let place = database_place(&self.dsn);
+        place.is_some() && place == database_place(&other.dsn)
+    }
 }
 
 /// What is between this process and Postgres.
@@ -124,6 +135,13 @@ pub(crate) fn migration_settings(options: &Options) -> Option<&'static str> {
         "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '5s'; SET statement_timeout = 0;
          SET default_transaction_isolation = 'read committed'",
     )
+}
+
+/// Host or socket, port and name of the database that a DSN leads to; without a name, it is that of the user.
+fn database_place(dsn: &str) -> Option<(String, Option<PathBuf>, u16, String)> {
+    let login = dsn.parse::<PgConnectOptions>().ok()?;
+    let name = login.get_database().unwrap_or(login.get_username()).to_owned();
+    Some((login.get_host().to_ascii_lowercase(), login.get_socket().cloned(), login.get_port(), name))
 }
 
 pub(crate) fn server_address(options: &PgConnectOptions) -> String {
@@ -241,6 +259,24 @@ mod tests {
         assert!(refused.to_string().contains("leave hostaddr out"), "{refused}");
         assert_eq!(host(&format!("{both}=disable")).unwrap(), "127.0.0.1");
         assert_eq!(host("postgresql://db.example.com:15432/d?sslmode=verify-full").unwrap(), "db.example.com");
+    }
+
+    /// A secret may leave out what the next version writes: the port 5432, for example.
+    #[test]
+    fn databases_are_compared_without_their_logins() {
+        let dsn = |dsn: &str| Options { dsn: dsn.to_owned(), ..options(Pooler::None, None) };
+        let one = dsn("postgres://u:p@db/d");
+        for same in
+            ["postgres://v:q@db:5432/d?sslmode=require", "postgres://v:q@DB/d", "postgres://v:q@other/d?host=db"]
+        {
+            assert!(one.is_same_database(&dsn(same)), "{same}");
+        }
+        for other in
+            ["postgres://u:p@db2/d", "postgres://u:p@db:5433/d", "postgres://u:p@db/e", "postgres://u:p@db", "d"]
+        {
+            assert!(!one.is_same_database(&dsn(other)), "{other}");
+        }
+        assert!(!dsn("d").is_same_database(&dsn("d")), "neither can be read");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum SecretVersions {
     /// The current one. Several tasks that share a pool use only this: none knows which login another task has set meanwhile.
     Current,
     /// Also the one before, if the database has refused the current one: the secret may name a login that the tasks of
-    /// the app have not made yet.
+    /// the app have not made yet. One that names another database is never used.
     CurrentOrPrevious,
 }
 
@@ -61,12 +61,22 @@ impl Login {
     async fn load_next_options(&self, versions: SecretVersions) -> anyhow::Result<db::Options> {
         let current = secret::resolve_dsn(&self.database).await?;
         let is_refused = self.used.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(&current);
-        let previous = if is_refused && versions == SecretVersions::CurrentOrPrevious {
-            secret::find_previous_dsn(&self.database).await?
-        } else {
-            None
-        };
-        Ok(self.use_dsn(previous.unwrap_or(current)))
+        if is_refused
+            && versions == SecretVersions::CurrentOrPrevious
+            && let Some(previous) = secret::find_previous_dsn(&self.database).await?
+        {
+            // The database may have moved. The one before has the same identity, and would publish its older state.
+            if self.lead_to_one_database(&current, &previous) {
+                return Ok(self.use_dsn(previous));
+            }
+            tracing::warn!("previous version of the secret not used: it names another database");
+        }
+        Ok(self.use_dsn(current))
+    }
+
+    fn lead_to_one_database(&self, current: &str, previous: &str) -> bool {
+        let [current, previous] = [current, previous].map(|dsn| (self.options)(dsn.to_owned()));
+        current.is_same_database(&previous)
     }
 
     fn use_dsn(&self, dsn: String) -> db::Options {

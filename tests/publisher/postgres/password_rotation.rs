@@ -39,7 +39,7 @@ impl Vault {
         let config = config.region(Region::new("us-east-1")).endpoint_url(&moto.endpoint);
         let config = config.credentials_provider(Credentials::new("a", "b", None, None, "test"));
         let secrets = Client::from_conf(config.build());
-        let first = secret(&secured, "rotating", "first");
+        let first = secret(&secured, "rotating", "first", DATABASE);
         let made = secrets.create_secret().name("database").secret_string(first).send().await;
         let arn = made.unwrap().arn.unwrap();
         let vault = Vault { secured, world, moto, secrets, arn };
@@ -71,8 +71,12 @@ impl Vault {
 
     /// Stores a login as the current version of the secret.
     async fn store_login(&self, user: &str, password: &str) {
+        self.store(secret(&self.secured, user, password, DATABASE)).await;
+    }
+
+    async fn store(&self, text: String) {
         let put = self.secrets.put_secret_value().secret_id(&self.arn);
-        put.secret_string(secret(&self.secured, user, password)).send().await.unwrap();
+        put.secret_string(text).send().await.unwrap();
     }
 
     async fn execute(&self, statement: String) {
@@ -80,9 +84,11 @@ impl Vault {
     }
 }
 
-fn secret(secured: &Secured, user: &str, password: &str) -> String {
+const DATABASE: &str = "cronbox";
+
+fn secret(secured: &Secured, user: &str, password: &str, database: &str) -> String {
     let port = secured.port();
-    json!({"engine": "postgres", "username": user, "password": password, "host": "localhost", "port": port, "dbname": "cronbox"})
+    json!({"engine": "postgres", "username": user, "password": password, "host": "localhost", "port": port, "dbname": database})
         .to_string()
 }
 
@@ -140,6 +146,25 @@ async fn cold_lambdas_use_the_login_before() {
     vault.world.create("0 10 * * *", "UTC").await;
     let (kind, report) = tick().await;
     assert_eq!((kind.as_str(), &report["created"]), ("response", &json!(1)), "{report}");
+}
+
+/// The secret names the database that was restored, which does not have its login yet. The one before has the older version's, and
+/// must not be published any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_logins_lead_to_no_other_database() {
+    let vault = Vault::new().await;
+    let (runtime, (invoke, mut answered)) = Runtime::new();
+    vault.store(secret(&vault.secured, "rotating_2", "second", "postgres")).await;
+    let mut command = vault.with_secret(vault.world.lambda_command(&serve(runtime).await));
+    let _lambda = command.stdout(Stdio::null()).spawn().unwrap();
+    let of_before = vault.world.create("0 9 * * *", "UTC").await;
+    // The second tick also begins with a refusal.
+    for _ in 0..2 {
+        invoke.send(json!({"source": "aws.events"})).unwrap();
+        let (kind, error) = answer(&mut answered).await;
+        assert_eq!(kind, "error", "{error}");
+    }
+    assert!(vault.world.schedule(of_before).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
