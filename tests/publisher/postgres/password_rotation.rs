@@ -148,8 +148,8 @@ async fn cold_lambdas_use_the_login_before() {
     assert_eq!((kind.as_str(), &report["created"]), ("response", &json!(1)), "{report}");
 }
 
-/// The secret names the database that was restored, which does not have its login yet. The one before has the older version's, and
-/// must not be published any more.
+/// The secret names the restored database, which does not have its login yet. The version before names the lost one, which must
+/// not be published any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_logins_lead_to_no_other_database() {
     let vault = Vault::new().await;
