@@ -29,7 +29,7 @@ const TABLES: [(&str, &str, &str); 64] = [
     ("dead_letters", "SU", "SIUD"),
     ("decision_minutes", "SIUD", "s"),
     ("decision_sums", "SIUD", "s"),
-    ("deleted_workflows", "SIUD", ""),
+    ("deleted_workflows", "SIUD", "s"),
     ("event_listeners", "SU", "S"),
     ("events", "SIUD", "I"),
     ("failed_logins", "SIUD", ""),

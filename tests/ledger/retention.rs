@@ -263,6 +263,7 @@ async fn rows_of_deleted_workflows_are_removed_later() {
     assert_eq!(count_rows(&s, deleted).await, 0);
     assert_eq!(count_rows(&s, kept).await, 2 * 1_440);
     assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 0);
+    assert_eq!(s.count("SELECT pruned_workflow_id FROM database_identity").await, deleted.0, "its id stays known");
     s.publish().await;
     s.end_early().await;
 }

@@ -62,8 +62,8 @@ GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends
 GRANT SELECT, INSERT, UPDATE ON outbox_events TO cronbox_publisher;
 -- The newest row's number, for the age of the oldest open row.
 GRANT SELECT ON SEQUENCE outbox_events_id_seq TO cronbox_publisher;
--- The newest workflow's number: a schedule of this database with a higher one shows that the database was restored.
-GRANT SELECT ON SEQUENCE workflows_id_seq TO cronbox_publisher;
+-- The highest id of a workflow: a schedule of this database with a higher one shows that the database was restored.
+GRANT SELECT (workflow_id) ON deleted_workflows TO cronbox_publisher;
 -- A publication of a deleted workflow goes with its tombstone.
 GRANT SELECT, INSERT, UPDATE, DELETE ON publications TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON publishers, sweeps, sightings, sweep_sightings, orphans, sweep_changes, rollout_queue

@@ -194,10 +194,10 @@ async fn hold_clone(db: &mut PgConnection, environment: &Environment) -> sqlx::R
     .map(drop)
 }
 
-/// Returns which of these were created since the last acceptance and have an id that the database has not given yet.
+/// Returns which of these were created since the last acceptance and have an id that no workflow of the database ever had.
 ///
-/// The database gives an id before it has the workflow, and takes none back: neither a rollback nor a deletion does. So if such
-/// a schedule has the identity of this database, a later state of this database has published it.
+/// A schedule is published after its workflow is committed. Of a deleted workflow a tombstone is left, and after that the mark of
+/// the job prune. So if such a schedule has the identity of this database, a later state of this database has published it.
 pub(crate) async fn list_never_given(pool: &PgPool, unexplained: &[Unexplained]) -> sqlx::Result<Vec<i64>> {
     let (workflow_ids, created_on): (Vec<i64>, Vec<DateTime<Utc>>) =
         unexplained.iter().map(|one| (one.workflow_id, one.created_on)).unzip();
@@ -207,7 +207,8 @@ pub(crate) async fn list_never_given(pool: &PgPool, unexplained: &[Unexplained])
         SELECT s.workflow_id AS "workflow_id!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS s (workflow_id, created_on)
           JOIN database_identity AS i ON s.created_on > i.accepted_on
-         WHERE s.workflow_id > (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM workflows_id_seq)
+         -- Not the sequence, which is up to 32 ahead after a recovery. Not publications, because an orphan gets one, too
+         WHERE s.workflow_id > GREATEST(i.pruned_workflow_id, (SELECT max(id) FROM workflows), (SELECT max(workflow_id) FROM deleted_workflows))
            AND NOT EXISTS (SELECT FROM workflows AS w WHERE w.id = s.workflow_id)
            AND NOT EXISTS (SELECT FROM publications AS p WHERE p.workflow_id = s.workflow_id)
         "#,
@@ -224,7 +225,7 @@ pub(crate) async fn list_never_given(pool: &PgPool, unexplained: &[Unexplained])
 /// read the database and before it read EventBridge. Changes before the last acceptance do not count. Neither does a revision
 /// that the accepted gap has left, whatever changes its schedule later: the first sweep after the acceptance finds and records
 /// them (`publications.ahead_revision`), so revisions make the database wait only after it. `never_given` = a schedule of this
-/// database whose id it has never given.
+/// database whose id no workflow of it ever had.
 pub(crate) async fn hold_if_ahead(
     pool: &PgPool,
     ahead: &[Ahead],

@@ -118,12 +118,19 @@ async fn remove_tombstones(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Re
     sqlx::query!(
         r#"
         -- remove_tombstones: of workflows without rows, and of those that were put back, whose runs are listed again.
-        -- Subqueries of one row, because joins could read all runs
-        DELETE FROM deleted_workflows d
-         WHERE d.workflow_id = ANY($1)
-           AND ((SELECT TRUE FROM workflows w WHERE w.id = d.workflow_id) IS NOT NULL
-                OR (SELECT TRUE FROM runs r WHERE r.workflow_id = d.workflow_id LIMIT 1) IS NULL
-                   AND (SELECT TRUE FROM occurrences o WHERE o.workflow_id = d.workflow_id LIMIT 1) IS NULL)
+        -- Subqueries of one row, because joins could read all runs. The highest id stays known, because the publisher
+        -- takes a schedule with a higher one for the sign of a restore
+        WITH removed AS (
+            DELETE FROM deleted_workflows d
+             WHERE d.workflow_id = ANY($1)
+               AND ((SELECT TRUE FROM workflows w WHERE w.id = d.workflow_id) IS NOT NULL
+                    OR (SELECT TRUE FROM runs r WHERE r.workflow_id = d.workflow_id LIMIT 1) IS NULL
+                       AND (SELECT TRUE FROM occurrences o WHERE o.workflow_id = d.workflow_id LIMIT 1) IS NULL)
+            RETURNING d.workflow_id
+        )
+        UPDATE database_identity
+           SET pruned_workflow_id = (SELECT max(workflow_id) FROM removed)
+         WHERE pruned_workflow_id < (SELECT max(workflow_id) FROM removed)
         "#,
         workflows,
     )
