@@ -10,7 +10,7 @@ use workflows::audit::Edit;
 use workflows::id::first_run_id_of;
 use workflows::notify::Notifier;
 use workflows::reasons::{Reason, ReasonCode};
-use workflows::{PausedBy, State, Workflow, lock_workflow, save_workflow};
+use workflows::{PausedBy, State, Workflow, lock_for_edit, save_workflow};
 
 use crate::claim::Claimed;
 
@@ -39,14 +39,14 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
 /// Returns the number of failed runs if it has paused the workflow.
 async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<Option<i32>> {
     let mut tx = db::begin_transaction(pool).await?;
-    let Some(before) = lock_workflow(&mut tx, id, None, clock.now()).await? else { return Ok(None) };
+    let Some((before, now)) = lock_for_edit(&mut tx, id, None, clock).await? else { return Ok(None) };
     let Some(most) = before.spec.policies.pause_after_failures.filter(|_| before.state == State::Active) else {
         return Ok(None);
     };
     if failed_in_a_row(&mut tx, id, most).await? < i64::from(most) {
         return Ok(None);
     }
-    let edit = Edit::without_request("cronbox", clock.now());
+    let edit = Edit::without_request("cronbox", now);
     let reason = Reason::with_fact(ReasonCode::FailuresInARow, most).to_string();
     let paused_by = Some(PausedBy::Cronbox);
     let next = Workflow { state: State::Paused, pause_reason: Some(reason), paused_by, ..before.clone() };

@@ -38,6 +38,6 @@ pub use workflow::sorted;
 pub use workflow::{
     CLOCK_SKEW, Filter, LastResult, ListedWorkflow, PausedBy, Saved, State, Workflow, cancel_live_runs,
     count_uncounted_workflows, create_workflow, erase_workflow, export_workflows, find_locked_for_fire, find_team,
-    find_workflow, is_visible, list_workflows, lock_row, lock_workflow, names_of_workflows, save_workflow,
-    try_lock_workflow,
+    find_workflow, is_visible, list_workflows, lock_for_edit, lock_row, lock_workflow, names_of_workflows,
+    save_workflow, try_lock_workflow,
 };

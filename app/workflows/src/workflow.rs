@@ -16,8 +16,8 @@ pub use edit::{create_workflow, erase_workflow, save_workflow};
 pub use list::{Filter, ListedWorkflow, list_workflows};
 pub use live_runs::cancel_live_runs;
 pub use read::{
-    CLOCK_SKEW, export_workflows, find_locked_for_fire, find_team, find_workflow, is_visible, lock_row, lock_workflow,
-    names_of_workflows, try_lock_workflow,
+    CLOCK_SKEW, export_workflows, find_locked_for_fire, find_team, find_workflow, is_visible, lock_for_edit, lock_row,
+    lock_workflow, names_of_workflows, try_lock_workflow,
 };
 pub use record::{LastResult, PausedBy, Saved, State, Workflow};
 pub use usage::count_uncounted_workflows;

@@ -92,3 +92,51 @@ async fn a_waiting_fire_sees_the_watchdogs_decision() {
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
     s.end_early().await;
 }
+
+/// An edit that waits for its lock while the pause ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edit {
+    Patch,
+    Resume,
+    BulkResume,
+}
+
+/// The pause ends while the edit waits for the lock: the edit evaluates it at the instant that it has itself, so the time
+/// at the end of the pause is due.
+#[tokio::test]
+async fn a_pause_that_ends_while_an_edit_waits_loses_no_time() {
+    for edit in [Edit::Patch, Edit::Resume, Edit::BulkResume] {
+        let s = story_without_executor("2026-03-02T08:30:00Z").await;
+        let wf = hourly(&s, json!({"catch_up_policy": "run_all", "overlap_policy": "concurrent"})).await;
+        let until = json!({"until": "2026-03-02T11:00:00Z"});
+        s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
+        s.now_is("2026-03-02T10:59:59Z").await;
+        let body = json!({"verb": "resume", "filter": {"workflow_ids": [wf.0]}});
+        if edit == Edit::BulkResume {
+            s.editor().post("/api/v1/bulk", &body).await.expect(202);
+        }
+        let holder = lock_workflow(&s, wf).await;
+        let editing = async {
+            match edit {
+                Edit::Patch => drop(s.edit(wf, json!({"cron_schedule": "0,30 * * * *"})).await),
+                Edit::Resume => s.resume(wf).await,
+                Edit::BulkResume => drop(s.job("bulk").await),
+            }
+        };
+        let ending = async {
+            s.until(WAITING, 1).await;
+            s.now_is("2026-03-02T11:00:01Z").await;
+            holder.rollback().await.unwrap();
+        };
+        tokio::join!(editing, ending);
+        let since =
+            "SELECT count(*) FROM schedule_versions WHERE state = 'active' AND valid_from = '2026-03-02T11:00:00Z'";
+        assert_eq!(s.count(since).await, 1, "{edit:?}: in force since the end of the pause");
+        s.now_is("2026-03-02T11:10:00Z").await;
+        s.job("watchdog").await;
+        // A time of a version that an edit has ended is not caught up, but it is decided.
+        let decision = if edit == Edit::Patch { "missed" } else { "caught_up" };
+        assert_eq!(s.occurrences(wf).await, format!("2026-03-02T11:00Z {decision}"), "{edit:?}");
+        s.end_early().await;
+    }
+}

@@ -5,7 +5,7 @@ use db::{PgConnection, PgPool};
 use schedule::{Clock, WorkflowId};
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
-use workflows::{PausedBy, Saved, State as WorkflowState, Workflow, erase_workflow, lock_workflow, save_workflow};
+use workflows::{PausedBy, Saved, State as WorkflowState, Workflow, erase_workflow, lock_for_edit, save_workflow};
 
 use super::operation::{Outcome, Verb};
 use super::repeats::{OtherRuns, compare_other_runs};
@@ -175,15 +175,14 @@ async fn refuse_failed(pool: &PgPool, operation: Uuid, nth: i32, now: DateTime<U
 /// Applies the verb to an item, by the rules of a request for it alone; a retry also by those of [`compare_other_runs`].
 async fn apply(tx: &mut PgConnection, next: &Next, default: DefaultRate, clock: &Clock) -> sqlx::Result<Applied> {
     let workflow = WorkflowId(next.workflow_id);
-    let Some(before) = lock_workflow(tx, workflow, Some(next.team_id), clock.now()).await? else {
+    let Some((before, now)) = lock_for_edit(tx, workflow, Some(next.team_id), clock).await? else {
         return Ok(Applied::Refused("not_found"));
     };
-    // The clock is read under the lock: a fire that was decided while this edit waited lies before it.
     let edit = Edit {
         actor: next.actor.clone(),
         actor_name: next.actor_name.clone(),
         source_address: None,
-        now: clock.now(),
+        now,
         traceparent: next.traceparent.clone(),
     };
     if let Some(applied) = decide_by_state(next, before.state) {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
-use schedule::{Revision, WorkflowId};
+use schedule::{Clock, Revision, WorkflowId};
 use serde_json::{Map, Value};
 use sqlx::types::Json;
 
@@ -65,7 +65,8 @@ macro_rules! select_complete {
     };
 }
 
-/// Locks one workflow until the transaction ends, and returns it.
+/// Locks one workflow until the transaction ends, and returns it. An edit uses [`lock_for_edit`], unless it saves the
+/// workflow with the same `now`.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -77,6 +78,25 @@ pub async fn lock_workflow(
 ) -> sqlx::Result<Option<Workflow>> {
     let locked = lock_and_read(tx, id, team_id).await?;
     end_pause(tx, locked, now).await
+}
+
+/// As [`lock_workflow`], for an edit. Returns also the time of the edit, which is read under the lock: a fire that was
+/// decided while the edit waited lies before it.
+///
+/// The end of a pause is evaluated at the same instant. If it were evaluated earlier, a pause that ended while the edit
+/// waited would last until the edit, and the times in between would not be due.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn lock_for_edit(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    team_id: Option<i64>,
+    clock: &Clock,
+) -> sqlx::Result<Option<(Workflow, DateTime<Utc>)>> {
+    let Some(locked) = lock_and_read(tx, id, team_id).await? else { return Ok(None) };
+    let now = clock.now();
+    Ok(end_pause(tx, Some(locked), now).await?.map(|workflow| (workflow, now)))
 }
 
 /// Returns a locked workflow for a fire of `time`, which may arrive a moment early: a pause that ends at this time is

@@ -15,7 +15,7 @@ use workflows::definition::spec::{Bounds, Spec};
 use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
 use workflows::secrets::team_secrets::find_unresolved;
-use workflows::{Saved, Sync, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
+use workflows::{Saved, Sync, Workflow, erase_workflow, find_workflow, lock_for_edit, lock_workflow, save_workflow};
 
 use super::quota::check_quota;
 use super::view::{WorkflowAnswer, sync_for, view_workflow};
@@ -47,10 +47,9 @@ impl LockedEdit {
         let EditRequest { id, head: EditHead { trace, if_match, wait, place } } = request;
         let wait = parse_wait(wait)?;
         let mut tx = EditTransaction::begin(app, caller, id).await?;
-        let locked = lock_workflow(&mut tx, id, caller.team_id, app.clock.now()).await?;
-        let before = locked.ok_or_else(Error::not_found)?;
-        // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-        let edit = caller.edit_at(app.clock.now(), trace);
+        let locked = lock_for_edit(&mut tx, id, caller.team_id, &app.clock).await?;
+        let (before, now) = locked.ok_or_else(Error::not_found)?;
+        let edit = caller.edit_at(now, trace);
         if_match.check_version("workflow", before.version)?;
         let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
         Ok(Self { tx, before, bounds, edit, wait, place, caller: caller.clone() })
