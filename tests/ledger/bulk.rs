@@ -80,6 +80,23 @@ async fn many_workflows_are_paused_by_one_request() {
     s.end().await;
 }
 
+/// The operation had to wait until its pause was over. The time that is due and not decided yet is caught up.
+#[tokio::test]
+async fn a_pause_that_is_over_changes_nothing() {
+    let s = story_without_executor("2026-03-02T08:55:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
+    let until = json!({"verb": "pause", "filter": {"workflow_ids": [wf.0]}, "until": "2026-03-02T09:00:00Z"});
+    let created = request(&s.editor(), &until).await.expect(202);
+    s.now_is("2026-03-02T09:01:00Z").await;
+    assert_eq!(finish(&s, &created).await["state"], "finished");
+    assert_eq!(items(&s, &created, "").await[0]["outcome"], "unchanged");
+    assert_eq!(s.count("SELECT count(*) FROM schedule_versions").await, 1);
+    s.now_is("2026-03-02T09:06:00Z").await;
+    s.job("watchdog").await;
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z caught_up");
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn all_that_failed_is_repeated_once() {
     let s = Story::with_app(|config| config.executor_slots = 0).await;

@@ -92,7 +92,7 @@ pub enum BulkState {
 pub enum BulkOutcome {
     /// The verb was applied.
     Done,
-    /// It was so already.
+    /// It was so already, or its pause was over before its turn.
     Unchanged,
     /// The verb was refused, as it would be for this item alone.
     Refused,

@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use executor::claim::{Lease, Slots};
 use ledger::runs::Trigger;
 
+use crate::catch_up::watchdog_races::{WAITING, lock_workflow};
 use crate::receiver::{NOON, Receiver, accept, until_state};
 use crate::steps::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 
@@ -331,6 +332,26 @@ async fn a_pause_that_ends_in_time_abandons_nothing() {
     s.job("queue").await;
     assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule accepted");
     assert_eq!(claimable(&s).await, 1);
+    s.end_early().await;
+}
+
+/// The pause ends while its request waits for the lock of the workflow.
+#[tokio::test]
+async fn a_pause_that_is_over_is_refused() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    let holder = lock_workflow(&s, wf).await;
+    let (caller, path) = (s.editor(), format!("/api/v1/workflows/{wf}:pause"));
+    let until = json!({"until": "2026-03-02T09:00:00Z"});
+    let pausing = caller.post(&path, &until);
+    let ending = async {
+        s.until(WAITING, 1).await;
+        s.now_is("2026-03-02T09:00:00Z").await;
+        holder.rollback().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(pausing, ending);
+    answer.refused(400, "invalid_field", Some("until"));
+    assert_eq!(s.count("SELECT count(*) FROM schedule_versions").await, 1);
     s.end_early().await;
 }
 

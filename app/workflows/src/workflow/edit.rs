@@ -62,6 +62,9 @@ pub async fn create_workflow(
 /// Changes `before`, which [`super::lock_workflow`] has locked, to `next`. Raises the version, and the revision if due
 /// times change.
 ///
+/// A new pause whose end has passed changes nothing: its request waited too long, and it would only end the version of the
+/// times that are due and not decided yet.
+///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn save_workflow(
@@ -71,6 +74,10 @@ pub async fn save_workflow(
     verb: &str,
     edit: &Edit,
 ) -> sqlx::Result<Saved> {
+    let is_new = next.state == State::Paused && next.pause_until != before.pause_until;
+    if is_new && next.pause_until.is_some_and(|until| until <= edit.now) {
+        return Ok(Saved::Unchanged);
+    }
     save_since(tx, before, next, verb, edit, None).await
 }
 

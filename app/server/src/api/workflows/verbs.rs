@@ -41,7 +41,7 @@ pub(crate) async fn change_state(
     parse_wait(head.wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
     let edit = LockedEdit::begin(&app, &caller, EditRequest { id, head }).await?;
-    let next = change.of(&edit.before)?;
+    let next = change.of(&edit.before, edit.bounds.now)?;
     let saved = edit.save_and_commit(&app, next, &verb).await?;
     if matches!(change, Change::Resume) {
         start_waiting_runs(&app, &caller, id).await;
@@ -76,9 +76,7 @@ impl Change {
                 let PauseBody { reason, until } = field::parse_document("", body)?;
                 reason.as_deref().map_or(Ok(()), |reason| field::check_text("reason", reason, 0, 500))?;
                 let until = until.map(|until| field::check_instant("until", until)).transpose()?;
-                if until.is_some_and(|until| until <= now) {
-                    return Err(FieldError::invalid("until", "until must be in the future").into());
-                }
+                check_until(until, now)?;
                 Ok(Self::Pause { reason, until })
             }
             "archive" => field::parse_document::<EmptyBody>("", body).map(|_| Self::Archive).map_err(Error::from),
@@ -87,7 +85,8 @@ impl Change {
         }
     }
 
-    fn of(&self, before: &Workflow) -> Result<Workflow, Error> {
+    /// Returns the changed workflow; `now` was read under its lock.
+    fn of(&self, before: &Workflow, now: DateTime<Utc>) -> Result<Workflow, Error> {
         let next = before.clone();
         match self {
             Self::Archive => {
@@ -95,6 +94,8 @@ impl Change {
             }
             Self::Pause { reason, until } => {
                 refuse_archived(before)?;
+                // The request may have waited until its pause was over.
+                check_until(*until, now)?;
                 let state = workflows::State::Paused;
                 let paused_by = Some(PausedBy::Client);
                 Ok(Workflow { state, pause_reason: reason.clone(), paused_by, pause_until: *until, ..next })
@@ -104,5 +105,12 @@ impl Change {
                 Ok(before.resumed())
             }
         }
+    }
+}
+
+fn check_until(until: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Result<(), FieldError> {
+    match until {
+        Some(until) if until <= now => Err(FieldError::invalid("until", "until must be in the future")),
+        Some(_) | None => Ok(()),
     }
 }
