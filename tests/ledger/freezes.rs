@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 use crate::backfills::requests::finished_backfill;
+use crate::catch_up::watchdog_races::{WAITING, lock_workflow};
 use crate::steps::{claimed, fire, fire_on_time, hourly, start_run, story_without_executor};
 use crate::verify::due_times::{differences, settle, verify};
 
@@ -101,8 +102,54 @@ async fn a_fire_on_time_sees_a_freeze_that_has_ended_or_ends_before_its_time() {
 
     s.now_is("2026-03-02T09:56:00Z").await;
     freeze(&s, json!({"reason": "ends after an early fire", "until": "2026-03-02T09:58:00Z"})).await;
-    assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "paused", "it is decided in the freeze, and due after it");
+    assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "accepted", "it is decided in the freeze, and due after it");
     s.end_early().await;
+}
+
+/// EventBridge may fire a moment early by our clock. Each case is decided in a batch, and alone.
+#[tokio::test]
+async fn an_early_fire_is_frozen_by_its_time() {
+    for is_alone in [false, true] {
+        let s = Story::at("2026-03-02T08:30:00Z").await;
+        let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+        let manual = s.create_with(json!({})).await;
+        let until_manual = async |succeeded: i64| {
+            s.editor().post_empty(&format!("/api/v1/schedules/{manual}:fire")).await.expect(202);
+            s.until("SELECT count(*) FROM runs WHERE trigger = 'manual' AND state = 'succeeded'", succeeded).await;
+        };
+        // An executor that has claimed a run offers its slots to fires.
+        until_manual(1).await;
+        let fire = async |time: &str| {
+            if !is_alone {
+                return fire(&s, wf, time).await;
+            }
+            // A fire whose workflow is locked leaves its batch and waits for the lock.
+            let holder = lock_workflow(&s, wf).await;
+            let release = async {
+                s.until(WAITING, 1).await;
+                holder.rollback().await.unwrap();
+            };
+            tokio::join!(fire(&s, wf, time), release).0
+        };
+        freeze(&s, json!({"reason": "ends", "until": "2026-03-02T09:00:00Z"})).await;
+        freeze(&s, json!({"reason": "begins", "from": "2026-03-02T10:00:00Z", "until": "2026-03-02T10:30:00Z"})).await;
+        s.now_is("2026-03-02T08:59:59Z").await;
+        assert_eq!(fire("2026-03-02T09:00:00Z").await, "accepted", "the end is exclusive");
+        // The claim of this run, which a person requested, would have taken that one, too.
+        until_manual(2).await;
+        let states = "SELECT string_agg(state, ', ') FROM runs WHERE trigger = 'schedule'";
+        assert_eq!(s.table(states).await, "accepted", "it starts when the freeze has ended");
+        s.now_is("2026-03-02T09:00:00Z").await;
+        s.until("SELECT count(*) FROM runs WHERE trigger = 'schedule' AND state = 'succeeded'", 1).await;
+
+        s.now_is("2026-03-02T09:59:59Z").await;
+        assert_eq!(fire("2026-03-02T10:00:00Z").await, "paused", "it is due in the freeze, and decided before it");
+        s.now_is("2026-03-02T12:30:00Z").await;
+        s.job("watchdog").await;
+        let found = verify(&s, "from=2026-03-02T08:30:00Z&to=2026-03-02T10:01:00Z").await.expect(200);
+        assert_eq!(differences(&found), Vec::<String>::new());
+        s.end_early().await;
+    }
 }
 
 /// The watchdog decides workflow by workflow what it cannot decide together: here a backlog of 300 times.

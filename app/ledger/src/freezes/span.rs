@@ -1,4 +1,7 @@
 //! Step 7 of 7: whether a freeze was in force over a span: from a due time until its decision.
+//!
+//! A fire may be decided up to five minutes before its time. Its span is then the instant of that time: a freeze that ends
+//! before it does not concern it, and one that begins with it does.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
@@ -22,18 +25,21 @@ struct Span {
 }
 
 impl Freezes {
-    /// The reason of the first freeze of a team that was in force at any instant from a due time until its decision.
+    /// The reason of the first freeze of a team that was in force at any instant from a due time until its decision; of a
+    /// time that is decided early, at that time.
     #[must_use]
     pub fn reason_over(&self, team: i64, due: DateTime<Utc>, decided: DateTime<Utc>) -> Option<&str> {
-        let frozen = self.of_team(team).find(|span| span.overlaps(span.starts_on, due.min(decided), decided));
+        let frozen = self.of_team(team).find(|span| span.overlaps(span.starts_on, due, decided.max(due)));
         frozen.map(|span| &*span.reason)
     }
 
     /// Whether a decision at this moment must have seen such a freeze.
     #[must_use]
     pub fn must_have_seen(&self, team: i64, due: DateTime<Utc>, decided: DateTime<Utc>) -> bool {
-        let seen_from = |span: &Span| span.starts_on.max(span.created_on + UNSEEN_FOR);
-        self.of_team(team).any(|span| span.overlaps(seen_from(span), due.min(decided), decided))
+        self.of_team(team).any(|span| {
+            let seen_from = span.created_on + UNSEEN_FOR;
+            seen_from <= decided && span.overlaps(span.starts_on.max(seen_from), due, decided.max(due))
+        })
     }
 
     fn of_team(&self, team: i64) -> impl Iterator<Item = &Span> {

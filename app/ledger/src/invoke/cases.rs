@@ -142,8 +142,9 @@ impl Case<'_> {
             // `CRONBOX_RETENTION_DAYS` was lowered may be longer.
             return Ok(Answer::Declined(Reason::TooOld).into());
         }
-        let freezes = read_freezes(tx, self.due.time.min(self.now), self.now).await?;
-        if let Some(text) = freezes.reason_over(self.workflow.team_id, self.due.time, self.now) {
+        let (due, now) = (self.due.time, self.now);
+        let freezes = read_freezes(tx, due.min(now), now.max(due)).await?;
+        if let Some(text) = freezes.reason_over(self.workflow.team_id, due, now) {
             let why = workflows::reasons::Reason::of_freeze(text).to_string();
             return self.decline(tx, Decision::SkippedPaused, Some(&why), Reason::Paused).await;
         }

@@ -112,17 +112,17 @@ struct Candidate {
     policies: Policies,
     /// Whether a run is active or waits.
     has_unfinished_run: bool,
-    /// Whether nothing but a claim may start its runs: the database waits for its acceptance, or an admin has limited
-    /// the running runs of the team.
+    /// Whether nothing but a claim may start its runs: the database waits for its acceptance, an admin has limited the
+    /// running runs of the team, or a freeze is in force that ends before its time.
     needs_claim: bool,
-    /// The text of a freeze that is or was in force since its time.
+    /// The text of a freeze that is or was in force since its time, or begins by then.
     frozen: Option<String>,
 }
 
 /// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
 async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i64, Candidate>> {
     let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
-    let oldest = times.iter().min().copied();
+    let (oldest, newest) = (times.iter().min().copied(), times.iter().max().copied());
     let rows = sqlx::query!(
         r#"
         -- workflows that may start at once: active, and not decided yet; and whether a run is active or waits. Both are
@@ -150,7 +150,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         &ids,
         &times,
         oldest,
-        times.iter().max().copied(),
+        newest,
         oldest.map(|time| time - CLOCK_SKEW),
     )
     .fetch_all(&mut *tx)
@@ -158,7 +158,10 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
     let times_of: HashMap<i64, DateTime<Utc>> = ids.into_iter().zip(times).collect();
     // Nearly always no freeze is open, and then this costs no statement.
     let freezes = match rows.first().filter(|row| row.has_freezes) {
-        Some(row) => read_freezes(tx, oldest.unwrap_or(row.now).min(row.now), row.now).await?,
+        Some(row) => {
+            let (oldest, newest) = (oldest.unwrap_or(row.now), newest.unwrap_or(row.now));
+            read_freezes(tx, oldest.min(row.now), newest.max(row.now)).await?
+        }
         None => Freezes::default(),
     };
     let candidates = rows.into_iter().map(|row| {
@@ -183,7 +186,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         let (now, team_id, has_unfinished_run) = (row.now, row.team_id, row.has_unfinished_run);
         let frozen =
             freezes.reason_over(team_id, times_of.get(&row.id).copied().unwrap_or(now), now).map(str::to_owned);
-        let needs_claim = row.needs_claim;
+        let needs_claim = row.needs_claim || freezes.reason_over(team_id, now, now).is_some();
         (row.id, Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim, frozen })
     });
     Ok(candidates.collect())
