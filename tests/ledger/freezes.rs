@@ -152,6 +152,25 @@ async fn an_early_fire_is_frozen_by_its_time() {
     }
 }
 
+/// Until the commit of a lift, fires are decided by the freeze. So its end is not the time of the request.
+#[tokio::test]
+async fn a_lift_that_waits_ends_the_freeze_later() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let frozen = freeze(&s, json!({"reason": "incident"})).await;
+    s.now_is("2026-03-02T08:59:58Z").await;
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("SELECT FROM freezes FOR UPDATE").execute(&mut *holder).await.unwrap();
+    let release = async {
+        s.until(WAITING, 1).await;
+        s.now_is("2026-03-02T09:00:03Z").await;
+        holder.rollback().await.unwrap();
+    };
+    tokio::join!(lift(&s, &frozen), release);
+    let ended = "SELECT count(*) FROM freezes WHERE ends_on = '2026-03-02T09:00:03Z' AND lifted_on = ends_on";
+    assert_eq!(s.count(ended).await, 1, "09:00 was decided by it");
+    s.end_early().await;
+}
+
 /// The watchdog decides workflow by workflow what it cannot decide together: here a backlog of 300 times.
 #[tokio::test]
 async fn a_long_backlog_is_frozen_alike() {

@@ -9,6 +9,6 @@ mod freeze;
 mod list;
 mod span;
 
-pub use freeze::{Created, Freeze, Lifted, Request, create_freeze, lift_freeze};
+pub use freeze::{Created, Freeze, Lifted, Request, create_freeze, lift_freeze, lock_freeze};
 pub use list::{Listed, find_freeze, list_freezes, remove_old};
 pub use span::{Freezes, read_freezes};

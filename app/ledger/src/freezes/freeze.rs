@@ -87,7 +87,27 @@ pub async fn create_freeze(tx: &mut PgConnection, request: &Request, edit: &Edit
     Ok(Created::Freeze(id))
 }
 
+/// Locks a freeze that exists until the transaction ends.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn lock_freeze(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- lock a freeze
+        SELECT id FROM freezes WHERE id = $1 FOR NO KEY UPDATE
+        "#,
+        id,
+    )
+    .fetch_optional(tx)
+    .await
+    .map(drop)
+}
+
 /// Ends a freeze now. The decisions that it has made stay.
+///
+/// The time of the edit is read after [`lock_freeze`]: until the commit, fires are decided by the freeze, so its end must
+/// not lie before them.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
+use workflows::audit::Edit;
 use workflows::definition::field::{self, FieldError};
 use workflows::keyset::{KeyOrder, KeysetPage};
 
@@ -82,6 +83,9 @@ pub(crate) async fn create_freeze(
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return answer_again(&mut tx, &caller, created, edit.now).await;
     }
+    // The freeze begins now, not when the request arrived: what was decided while it waited stays decided.
+    let edit = Edit { now: app.clock.now(), ..edit };
+    check_until(request.from, request.until, edit.now)?;
     let id = match freezes::create_freeze(&mut tx, &request, &edit).await? {
         Created::Freeze(id) => id,
         Created::TooMany(most) => {
@@ -137,10 +141,21 @@ fn parse_request(body: FreezeBody, team_id: Option<i64>, now: DateTime<Utc>) -> 
         let detail = "from must not be in the past: what was decided stays decided; leave it out to freeze now";
         return Err(FieldError::invalid("from", detail));
     }
-    if until.is_some_and(|until| until <= from.unwrap_or(now)) {
-        return Err(FieldError::invalid("until", "until must be after from, and in the future"));
-    }
+    check_until(from, until, now)?;
     Ok(Request { team_id, reason, from, until })
+}
+
+fn check_until(
+    from: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Result<(), FieldError> {
+    match until {
+        Some(until) if until <= from.unwrap_or(now).max(now) => {
+            Err(FieldError::invalid("until", "until must be after from, and in the future"))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// List the freezes of your teams, and those of all teams, the newest first.
@@ -203,13 +218,14 @@ pub(crate) async fn lift_freeze(
     if verb != "lift" {
         return Err(Error::not_found());
     }
-    let edit = caller.edit_at(app.clock.now(), trace);
     let _turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let freeze = freezes::find_freeze(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if freeze.team_id.is_none() && caller.team_id.is_some() {
         return Err(Error::forbidden("an admin froze all teams: only an admin lifts this freeze"));
     }
+    freezes::lock_freeze(&mut tx, id).await?;
+    let edit = caller.edit_at(app.clock.now(), trace);
     if freezes::lift_freeze(&mut tx, &freeze, &edit).await? == Lifted::Before {
         return Err(Error::conflict("freeze_ended", "the freeze has ended, or was lifted"));
     }
