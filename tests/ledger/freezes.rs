@@ -1,5 +1,6 @@
 //! A freeze stops the schedules of a team, or of all teams: each time of it is decided, and none runs.
 
+use app::jobs::Did;
 use ledger::runs::Trigger;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use tests::Story;
 
 use crate::backfills::requests::finished_backfill;
 use crate::catch_up::watchdog_races::{WAITING, lock_workflow};
-use crate::steps::{claimed, fire, fire_on_time, hourly, start_run, story_without_executor};
+use crate::steps::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 use crate::verify::due_times::{differences, settle, verify};
 
 /// Freezes the team of the story, or all teams.
@@ -225,6 +226,54 @@ async fn no_automatic_run_starts_in_a_freeze() {
     lift(&s, &frozen).await;
     claimed(&s, wf).await;
     assert_eq!(s.table(states).await, "manual running, schedule running");
+    s.end_early().await;
+}
+
+/// A run of the schedule that a freeze holds takes no slot from what a person requests: with a repaired receiver, an
+/// operator tests the workflow before the freeze ends.
+#[tokio::test]
+async fn a_frozen_run_takes_no_slot() {
+    let states = "SELECT string_agg(trigger || ' ' || state, ', ' ORDER BY trigger) FROM runs";
+    for policy in ["skip", "queue"] {
+        let s = story_without_executor("2026-03-02T09:00:00Z").await;
+        let wf = hourly(&s, json!({"overlap_policy": policy})).await;
+        assert_eq!(start_run(&s, wf, Trigger::Schedule, "2026-03-02T09:00:00Z").await, "accepted");
+        let frozen = freeze(&s, json!({"reason": "incident"})).await;
+        let fired = s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202).json;
+        claimed(&s, wf).await;
+        assert_eq!(s.table(states).await, "manual running, schedule queued", "{policy}");
+        assert_eq!(s.job("queue").await, Did::Nothing, "it waits for the end of the freeze");
+        ended(&s, wf).await;
+        let retry = format!("/api/v1/runs/{}:retry", fired["run_id"].as_str().unwrap());
+        s.editor().post_empty(&retry).await.expect(202);
+        assert_eq!(s.table(states).await, "manual succeeded, retry accepted, schedule queued", "{policy}");
+        ended(&s, wf).await;
+        lift(&s, &frozen).await;
+        s.job("queue").await;
+        claimed(&s, wf).await;
+        assert_eq!(s.table(states).await, "manual succeeded, retry succeeded, schedule running", "{policy}");
+        s.end_early().await;
+    }
+}
+
+/// A manual run waits for a run of the schedule, which fails in the freeze, and is tried again after it.
+#[tokio::test]
+async fn a_waiting_manual_run_gets_the_slot_of_a_frozen_run() {
+    let s = story_without_executor("2026-03-02T09:00:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "queue", "max_attempts": 5})).await;
+    assert_eq!(start_run(&s, wf, Trigger::Schedule, "2026-03-02T09:00:00Z").await, "accepted");
+    claimed(&s, wf).await;
+    freeze(&s, json!({"reason": "incident"})).await;
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    let states = "SELECT string_agg(trigger || ' ' || state, ', ' ORDER BY trigger) FROM runs";
+    assert_eq!(s.table(states).await, "manual queued, schedule running");
+    let tried_again =
+        "UPDATE runs SET state = 'accepted', tries = 1, locked_by = NULL, locked_at = NULL, lease_until = NULL
+                        WHERE trigger = 'schedule'";
+    s.execute(tried_again).await;
+    s.job("queue").await;
+    assert_eq!(s.table(states).await, "manual accepted, schedule queued");
+    assert_eq!(s.job("queue").await, Did::Nothing, "nothing else waits for the slot");
     s.end_early().await;
 }
 

@@ -2,11 +2,41 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use db::PgConnection;
 use workflows::definition::policies::{Overlap, Policies};
 use workflows::{State, Workflow};
 
+use crate::freezes::read_freezes;
 use crate::runs::{RunState, Trigger};
+
+/// Whether the automatic runs of a workflow may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Automatic {
+    /// Each as soon as it has a slot.
+    MayStart,
+    /// None, because the workflow is paused or its team is frozen. Those that are queued count for no slot.
+    Held,
+}
+
+/// Whether the automatic runs of a workflow, which the caller has locked, may start now.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn read_automatic(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Automatic> {
+    if workflow.state == State::Paused {
+        return Ok(Automatic::Held);
+    }
+    let freezes = read_freezes(tx, now, now).await?;
+    Ok(match freezes.reason_over(workflow.team_id, now, now) {
+        Some(_) => Automatic::Held,
+        None => Automatic::MayStart,
+    })
+}
 
 /// How many runs of a workflow have not ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,8 +126,8 @@ pub(crate) fn slot_limit(policies: &Policies) -> i64 {
     }
 }
 
-/// Counts the runs that have not ended, except automatic runs that wait until a paused workflow is resumed.
-pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Load> {
+/// Counts the runs that have not ended, except queued automatic runs that are held.
+pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow, automatic: Automatic) -> sqlx::Result<Load> {
     sqlx::query_as!(
         Load,
         r#"
@@ -116,7 +146,7 @@ pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow) -> sql
                    AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))) r
         "#,
         workflow.id.0,
-        workflow.state == State::Paused,
+        automatic == Automatic::Held,
     )
     .fetch_one(tx)
     .await

@@ -4,14 +4,14 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::Workflow;
 use workflows::definition::policies::Policies;
-use workflows::{State, Workflow};
 
-use crate::admission::load::{self, Load, slot_limit};
+use crate::admission::load::{self, Automatic, Load, slot_limit};
 use crate::runs::Trigger;
 
-/// Queues the accepted automatic runs of a paused workflow again, so that manual runs can get its slots, and no claim
-/// reads what may not start. Returns how many.
+/// Queues the accepted automatic runs of a workflow again if they are held, so that manual runs can get its slots, and no
+/// claim reads what may not start. Returns how many.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -36,15 +36,16 @@ pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: Workfl
 pub(crate) async fn promote_queued_runs(
     tx: &mut PgConnection,
     workflow: &Workflow,
+    automatic: Automatic,
     now: DateTime<Utc>,
 ) -> sqlx::Result<u64> {
     let (policies, mut promoted) = (&workflow.spec.policies, 0);
     loop {
-        let load = load::read_load(tx, workflow).await?;
+        let load = load::read_load(tx, workflow, automatic).await?;
         if !load.needs_promotion(policies) {
             return Ok(promoted);
         }
-        let waiting = list_first(tx, workflow, slot_limit(policies) - load.busy_runs()).await?;
+        let waiting = list_first(tx, workflow.id, automatic, slot_limit(policies) - load.busy_runs()).await?;
         let chosen = choose_runs(load, policies, &waiting);
         if chosen.is_empty() {
             return Ok(promoted);
@@ -76,11 +77,16 @@ struct Waiting {
     trigger: Trigger,
 }
 
-async fn list_first(tx: &mut PgConnection, workflow: &Workflow, most: i64) -> sqlx::Result<Vec<Waiting>> {
+async fn list_first(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    automatic: Automatic,
+    most: i64,
+) -> sqlx::Result<Vec<Waiting>> {
     sqlx::query_as!(
         Waiting,
         r#"
-        -- the first runs that wait: live before deferred; during a pause only manual runs, retries and backfills
+        -- the first runs that wait: live before deferred; in a pause or a freeze only manual runs, retries and backfills
         SELECT id, trigger AS "trigger: Trigger"
           FROM runs
          WHERE workflow_id = $1 AND state = 'queued'
@@ -88,8 +94,8 @@ async fn list_first(tx: &mut PgConnection, workflow: &Workflow, most: i64) -> sq
          ORDER BY trigger NOT IN ('schedule', 'manual'), created_on, id
          LIMIT $3
         "#,
-        workflow.id.0,
-        workflow.state == State::Active,
+        workflow.0,
+        automatic == Automatic::MayStart,
         most,
     )
     .fetch_all(tx)

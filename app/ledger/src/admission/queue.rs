@@ -13,6 +13,7 @@ use uuid::Uuid;
 use workflows::reasons::ReasonCode;
 use workflows::{State, Workflow, lock_workflow};
 
+use crate::admission::load::{self, Automatic};
 use crate::admission::promote::{defer_automatic_runs, promote_queued_runs};
 use crate::job_failures;
 use crate::runs::abandon_runs;
@@ -52,7 +53,7 @@ pub struct Pass {
     pub failed: u64,
     /// Runs of archived workflows that had not started.
     pub cancelled: u64,
-    /// Accepted runs that wait for the end of a pause.
+    /// Accepted runs that wait for the end of a pause or a freeze.
     pub deferred: u64,
     /// Whether the pass was cut before it had checked all workflows.
     pub may_be_more: bool,
@@ -88,13 +89,13 @@ impl Pass {
         let Self { promoted, abandoned, cancelled, deferred, failed: _, may_be_more: _ } = self;
         format!(
             "waiting runs: {promoted} may start, {abandoned} abandoned, {cancelled} cancelled with their workflow, \
-             {deferred} wait for the end of a pause"
+             {deferred} wait for the end of a pause or a freeze"
         )
     }
 }
 
 /// Checks every workflow that has a queued run which may start or has waited too long, or an accepted run that a pause
-/// holds.
+/// holds, or a freeze if another run needs its slot.
 ///
 /// A workflow that fails is logged and counted, and the pass continues.
 ///
@@ -195,14 +196,25 @@ pub async fn advance_after_commit(pool: &PgPool, workflow: WorkflowId, now: Date
 }
 
 async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let deferred = match workflow.state {
-        State::Archived => return cancel_unstarted(tx, workflow, now).await,
-        State::Paused => defer_automatic_runs(tx, workflow.id).await?,
-        State::Active => 0,
+    if workflow.state == State::Archived {
+        return cancel_unstarted(tx, workflow, now).await;
+    }
+    let automatic = load::read_automatic(tx, workflow, now).await?;
+    let deferred = match automatic {
+        Automatic::Held => defer_held(tx, workflow).await?,
+        Automatic::MayStart => 0,
     };
-    let abandoned = expire(tx, workflow, now).await?;
-    let promoted = promote_queued_runs(tx, workflow, now).await?;
+    let abandoned = expire(tx, workflow, automatic, now).await?;
+    let promoted = promote_queued_runs(tx, workflow, automatic, now).await?;
     Ok(Pass { promoted, abandoned, deferred, ..Pass::default() })
+}
+
+/// Queues the accepted automatic runs that a pause holds; those that a freeze holds only if another run waits, because a
+/// freeze may hold those of very many workflows.
+async fn defer_held(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<u64> {
+    let is_needed =
+        workflow.state == State::Paused || load::read_load(tx, workflow, Automatic::Held).await?.waiting_runs() > 0;
+    if is_needed { defer_automatic_runs(tx, workflow.id).await } else { Ok(0) }
 }
 
 /// Cancels the queued runs of an archived workflow, for example after an older version of the app archived it.
@@ -227,12 +239,17 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
 
 /// Abandons automatic runs that never started and have waited for a slot or an executor longer than a missed time may.
 /// Also abandons runs that were handed over and have waited too long to continue.
-async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
+async fn expire(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    automatic: Automatic,
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
     if expired.is_empty() {
         return Ok(0);
     }
-    let reason = |run: &Expired| run.reason(workflow.state).as_str().to_owned();
+    let reason = |run: &Expired| run.reason(automatic).as_str().to_owned();
     let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, reason(run))).unzip();
     abandon_runs(tx, &ids, &reasons, now).await?;
     Ok(ids.len() as u64)
@@ -245,11 +262,11 @@ struct Expired {
 }
 
 impl Expired {
-    /// In a pause, all automatic runs are queued, and none waits for a slot.
-    fn reason(&self, workflow: State) -> ReasonCode {
+    /// A queued run that a pause or a freeze holds does not wait for a slot.
+    fn reason(&self, automatic: Automatic) -> ReasonCode {
         if self.is_handed_over {
             ReasonCode::HandedOverNotTaken
-        } else if self.is_queued && workflow != State::Paused {
+        } else if self.is_queued && automatic == Automatic::MayStart {
             ReasonCode::SlotWaitTooLong
         } else {
             ReasonCode::NotStartedInTime
@@ -326,12 +343,16 @@ async fn workflows_with_live_runs(
              GROUP BY workflow_id
              ORDER BY workflow_id
              LIMIT $3
+        ), frozen AS MATERIALIZED (
+            SELECT team_id FROM freezes WHERE ends_on > $2 AND starts_on <= $2
         )
         SELECT l.workflow_id AS "id!",
                COALESCE(CASE
                    WHEN w.state = 'archived' THEN l.unstarted > 0
                         -- a claim must not read them, and some are accepted in a pause: between two tries, or handed over
                    WHEN p.is_paused AND l.accepted_automatic > 0 THEN TRUE
+                        -- a freeze changes them only if another run needs their slot
+                   WHEN p.is_frozen AND l.accepted_automatic > 0 AND (q.live > 0 OR q.first_made_up IS NOT NULL) THEN TRUE
                    ELSE l.busy < p.slots
                         AND (q.live > 0
                              OR q.first_made_up IS NOT NULL AND l.made_up = 0
@@ -345,11 +366,12 @@ async fn workflows_with_live_runs(
                -- the last one ends the batch, also if it was deleted
           LEFT JOIN workflows w ON w.id = l.workflow_id
          CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots,
-                                    w.state = 'paused' AND (w.pause_until IS NULL OR w.pause_until > $2) AS is_paused) p
-               -- what may get a slot: in a pause only manual runs, retries and backfills
-         CROSS JOIN LATERAL (SELECT CASE WHEN p.is_paused THEN l.waiting_manual ELSE l.waiting_live END AS live,
+                                    w.state = 'paused' AND (w.pause_until IS NULL OR w.pause_until > $2) AS is_paused,
+                                    EXISTS (SELECT FROM frozen f WHERE f.team_id IS NULL OR f.team_id = w.team_id) AS is_frozen) p
+               -- what may get a slot: in a pause or a freeze only manual runs, retries and backfills
+         CROSS JOIN LATERAL (SELECT CASE WHEN p.is_paused OR p.is_frozen THEN l.waiting_manual ELSE l.waiting_live END AS live,
                                     LEAST(l.first_backfill, l.first_retry,
-                                          CASE WHEN NOT p.is_paused THEN l.first_catch_up END) AS first_made_up) q
+                                          CASE WHEN NOT (p.is_paused OR p.is_frozen) THEN l.first_catch_up END) AS first_made_up) q
          ORDER BY l.workflow_id
         "#,
         last,

@@ -9,7 +9,8 @@
 //! | deferred: `catch_up`, `backfill`, `retry` | accepted, running | behind the live ones, one at a time |
 //!
 //! Under `skip` a fire is skipped if the previous run has started. If that run waits for an executor, the fire waits
-//! too: at most one per workflow, the newest. While a workflow is paused, its automatic runs wait and take no slot.
+//! too: at most one per workflow, the newest. While a workflow is paused, its automatic runs wait and take no slot. In a
+//! freeze they take none from what a person requests.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ use workflows::definition::policies::{Overlap, Policies};
 use workflows::reasons::ReasonCode;
 use workflows::{State, Workflow};
 
-use crate::admission::load::{self, Load, is_live, slot_limit};
+use crate::admission::load::{self, Automatic, Load, is_live, slot_limit};
 use crate::admission::promote::{defer_automatic_runs, promote_queued_runs};
 use crate::occurrences;
 use crate::runs::{self, RunState, Trigger, accept_run};
@@ -93,18 +94,39 @@ pub async fn decide_admission(
     trigger: Trigger,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
-    if workflow.state == State::Paused {
-        defer_automatic_runs(tx, workflow.id).await?;
+    let automatic = read_automatic_for(tx, workflow, trigger, now).await?;
+    let mut load = load::read_load(tx, workflow, automatic).await?;
+    // A freeze may hold the runs of very many workflows, so they are queued only if this run needs their slot.
+    let needs_slot =
+        workflow.state == State::Paused || load.evaluate(&workflow.spec.policies, trigger) != Verdict::Start;
+    if automatic == Automatic::Held && needs_slot && defer_automatic_runs(tx, workflow.id).await? > 0 {
+        load = load::read_load(tx, workflow, automatic).await?;
     }
-    let mut load = load::read_load(tx, workflow).await?;
     if load.needs_promotion(&workflow.spec.policies) {
         // Queued runs start before newer ones.
-        promote_queued_runs(tx, workflow, now).await?;
-        load = load::read_load(tx, workflow).await?;
+        promote_queued_runs(tx, workflow, automatic, now).await?;
+        load = load::read_load(tx, workflow, automatic).await?;
     }
     match load.evaluate(&workflow.spec.policies, trigger) {
-        Verdict::Replace(_) => replace(tx, workflow, now).await,
+        Verdict::Replace(_) => replace(tx, workflow, automatic, now).await,
         verdict => Ok(verdict),
+    }
+}
+
+/// Whether the automatic runs of the workflow are held, as far as this concerns the admission of a run.
+///
+/// What a schedule starts in a freeze is a fire that arrived before its time, at which the freeze has ended: it waits
+/// behind the runs that the freeze holds. A backfill does not advance in a freeze.
+async fn read_automatic_for(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    trigger: Trigger,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Automatic> {
+    match (workflow.state, trigger) {
+        (State::Paused, _) => Ok(Automatic::Held),
+        (_, Trigger::Manual | Trigger::Retry) => load::read_automatic(tx, workflow, now).await,
+        (_, Trigger::Schedule | Trigger::CatchUp | Trigger::Backfill) => Ok(Automatic::MayStart),
     }
 }
 
@@ -300,10 +322,15 @@ impl Load {
 
 /// Cancels the live runs that have not started, and requests the others to cancel. Deferred runs continue; the new run
 /// waits.
-async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
+async fn replace(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    automatic: Automatic,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Verdict> {
     let live = [Trigger::Schedule, Trigger::Manual];
     let stopping = workflows::cancel_live_runs(tx, workflow.id, &live, ReasonCode::ReplacedByLaterRun, now).await?;
-    if load::read_load(tx, workflow).await?.busy_runs() == 0 {
+    if load::read_load(tx, workflow, automatic).await?.busy_runs() == 0 {
         return Ok(Verdict::Start);
     }
     Ok(Verdict::Replace(stopping))
