@@ -1,6 +1,6 @@
 //! Step 7 of 7: ends runs that did not end at their timeout. A job.
 //!
-//! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and
+//! An executor stops an attempt at the timeout that its workflow had at the claim. An attempt that its executor has renewed after that, and
 //! that has not ended a minute later, is stuck: the job ends it like an attempt that timed out, and the executor learns
 //! at its next heartbeat that it has lost the run. If the lease was not renewed after the timeout, the instance may be
 //! gone, so the run is lost, not slow (`recovery.rs`).
@@ -138,11 +138,14 @@ fn stuck_since(now: DateTime<Utc>) -> DateTime<Utc> {
 async fn stuck_runs(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
-        -- stuck runs: this statement locks none; each is locked one by one later
+        -- stuck runs: this statement locks none; each is locked one by one later. Their timeouts as below
         SELECT r.id, r.workflow_id
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $1
-           AND r.locked_at > r.started_on + make_interval(secs => w.timeout_secs)
+         CROSS JOIN LATERAL (SELECT make_interval(secs => CASE WHEN r.started_on < w.timeout_shortened_on + INTERVAL '1 minute'
+                                                               THEN GREATEST(w.timeout_secs, w.timeout_before_secs)
+                                                               ELSE w.timeout_secs END) AS timeout) t
+         WHERE r.state = 'running' AND r.started_on + t.timeout <= $1
+           AND r.locked_at > r.started_on + t.timeout
            AND r.lease_until > cronbox_now()
          ORDER BY r.started_on
          LIMIT $2
@@ -159,11 +162,16 @@ async fn lock_stuck(tx: &mut PgConnection, only: Option<Uuid>, now: DateTime<Utc
     sqlx::query_as!(
         Stuck,
         r#"
-        -- lock stuck runs: their leases were renewed after the timeout, so an executor still has them
+        -- lock stuck runs: their leases were renewed after the timeout, so an executor still has them. An attempt has the
+        -- timeout of its claim, and an edit may have shortened it since. A claim may have read the row of the workflow
+        -- just before that edit was committed, so it counts a minute longer
         SELECT r.id, r.workflow_id, r.tries, w.max_attempts, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $1
-           AND r.locked_at > r.started_on + make_interval(secs => w.timeout_secs)
+         CROSS JOIN LATERAL (SELECT make_interval(secs => CASE WHEN r.started_on < w.timeout_shortened_on + INTERVAL '1 minute'
+                                                               THEN GREATEST(w.timeout_secs, w.timeout_before_secs)
+                                                               ELSE w.timeout_secs END) AS timeout) t
+         WHERE r.state = 'running' AND r.started_on + t.timeout <= $1
+           AND r.locked_at > r.started_on + t.timeout
            AND r.lease_until > cronbox_now()
            AND ($3::uuid IS NULL OR r.id = $3)
          ORDER BY r.started_on

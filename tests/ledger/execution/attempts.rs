@@ -56,17 +56,51 @@ async fn the_timeouts_job_ends_overdue_runs() {
     s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
     assert_eq!(s.job("timeouts").await, Did::Nothing, "a minute is left");
     s.now_is("2026-03-02T13:01:00Z").await;
-    s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
-    let mut did = Did::Nothing;
-    for _ in 0..100 {
-        // A turn that meets the heartbeat, which locks the run, leaves it to the next one.
-        if did == Did::Nothing {
-            did = s.job("timeouts").await;
-        }
-    }
-    assert_eq!(did, Did::All("1 runs have timed out".to_owned()));
+    assert_eq!(timeouts_of_renewed(&s).await, Did::All("1 runs have timed out".to_owned()));
     let ended = run(&s, id).await;
     assert_eq!((&ended["state"], &ended["duration_ms"]), (&json!("timed_out"), &json!(3_660_000)));
+    s.end().await;
+}
+
+/// Runs the job `timeouts` after the lease of the run was renewed.
+async fn timeouts_of_renewed(s: &Story) -> Did {
+    s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
+    for _ in 0..100 {
+        // A turn that meets the heartbeat, which locks the run, leaves it to the next one.
+        let did = s.job("timeouts").await;
+        if did != Did::Nothing {
+            return did;
+        }
+    }
+    Did::Nothing
+}
+
+/// An attempt has the timeout of its claim: an edit that shortens the timeout of its workflow does not make it stuck.
+#[tokio::test]
+async fn a_shorter_timeout_ends_no_healthy_attempt() {
+    let s = with_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 3600})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    s.now_is("2026-03-02T12:20:00Z").await;
+    s.edit(wf, json!({"timeout_secs": 900})).await;
+    s.edit(wf, json!({"timeout_secs": 600})).await;
+    for now in ["2026-03-02T12:20:01Z", "2026-03-02T13:00:59Z"] {
+        s.now_is(now).await;
+        assert_eq!(timeouts_of_renewed(&s).await, Did::Nothing, "{now}");
+    }
+    assert_eq!(run(&s, id).await["state"], "running");
+    s.now_is("2026-03-02T13:01:00Z").await;
+    assert_eq!(timeouts_of_renewed(&s).await, Did::All("1 runs have timed out".to_owned()));
+    assert_eq!(run(&s, id).await["state"], "timed_out");
+
+    // A later attempt has the shorter one.
+    let next = accept(&s, wf).await;
+    receiver.until(2).await;
+    s.now_is("2026-03-02T13:12:00Z").await;
+    assert_eq!(timeouts_of_renewed(&s).await, Did::All("1 runs have timed out".to_owned()));
+    assert_eq!(run(&s, next).await["state"], "timed_out");
     s.end().await;
 }
 

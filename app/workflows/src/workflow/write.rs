@@ -89,7 +89,14 @@ macro_rules! write_row {
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
                timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
-               fires_per_hour = $27, input_bytes = $28, labels = $29, paused_by = $30
+               fires_per_hour = $27, input_bytes = $28, labels = $29, paused_by = $30,
+               -- attempts that run keep their timeout, which is 24 hours at most: the job `timeouts` reads these
+               timeout_before_secs = CASE WHEN $22 < timeout_secs THEN
+                                               GREATEST(timeout_secs,
+                                                        CASE WHEN timeout_shortened_on > $15::timestamptz - INTERVAL '24 hours'
+                                                             THEN timeout_before_secs END)
+                                          ELSE timeout_before_secs END,
+               timeout_shortened_on = CASE WHEN $22 < timeout_secs THEN $15::timestamptz ELSE timeout_shortened_on END
          WHERE id = $1
         "#,
             [
