@@ -1,5 +1,6 @@
 //! Each event of a rule: written once, in the transaction that makes it.
 
+use app::jobs::Did;
 use serde_json::json;
 use tests::Story;
 
@@ -245,6 +246,38 @@ async fn the_day_before_is_verified_by_a_job() {
         days["items"].as_array().unwrap().iter().map(|day| (&day["day"], &day["differences"])).collect();
     assert_eq!(listed, [(&json!("2026-03-02"), &json!(1))]);
     assert_eq!(texts(&s).await, ["The ledger of hourly differs at 2026-03-02 18:00 UTC: missing"]);
+    s.end_early().await;
+}
+
+/// The job verifies each day that it has not verified, also those of an outage.
+#[tokio::test]
+async fn the_days_of_an_outage_are_verified_after_it() {
+    let (s, _) = team().await;
+    let fields = json!({"name": "hourly", "cron_schedule": "0 * * * *", "timezone": "UTC", "catch_up_policy": "none"});
+    s.create_with(fields).await;
+    s.publish().await;
+    s.now_is("2026-03-03T00:30:00Z").await;
+    s.job("watchdog").await;
+    s.job("verify").await;
+    assert_eq!(s.job("verify").await, Did::Nothing, "until the next day has ended");
+    s.now_is("2026-03-06T00:30:00Z").await;
+    s.job("watchdog").await;
+    s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-03T18:00Z'").await;
+    while s.job("verify").await != Did::Nothing {}
+    let days =
+        "SELECT string_agg(day || ' ' || due || ' due ' || differences, ', ' ORDER BY day) FROM daily_verifications
+                 WHERE finished_on IS NOT NULL";
+    let found = "2026-03-02 12 due 0, 2026-03-03 24 due 1, 2026-03-04 24 due 0, 2026-03-05 24 due 0";
+    assert_eq!(s.table(days).await, found);
+
+    // A day that was begun, and whose rows are pruned now, does not delay the others.
+    s.execute("UPDATE daily_verifications SET finished_on = NULL WHERE day = '2026-03-04'").await;
+    let pruned = "INSERT INTO prune_marks VALUES ('occurrences', '2026-03-05T00:00Z')
+                  ON CONFLICT (subject) DO UPDATE SET pruned_before = excluded.pruned_before";
+    s.execute(pruned).await;
+    while s.job("verify").await != Did::Nothing {}
+    let unproven = "SELECT count(*) FROM daily_verifications WHERE unproven = 1 AND finished_on IS NOT NULL";
+    assert_eq!(s.count(unproven).await, 1);
     s.end_early().await;
 }
 

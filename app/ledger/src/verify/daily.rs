@@ -1,6 +1,6 @@
-//! Step 7 of 7: the verification of yesterday (UTC), which a job does part by part.
+//! Step 7 of 7: the verification of each day (UTC) after it, which a job does part by part.
 
-use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeDelta, Utc};
 use db::PgConnection;
 
 use super::{Cursor, Findings, Span};
@@ -26,12 +26,31 @@ impl Day {
     }
 }
 
-/// Begins or continues the verification of the day before `now`; `None`: it is finished.
+/// Begins or continues the verification of the oldest day that is not verified; `None`: all days before `now` are.
+///
+/// So the days of an outage follow after it. The first day of a new database is the day before `now`. A day whose rows
+/// may be pruned, because they are older than `kept`, is left out.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses a statement.
-pub async fn begin_yesterday(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Option<Day>> {
-    let day = (now - Days::new(1)).date_naive();
+pub async fn begin_oldest_day(db: &mut PgConnection, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Option<Day>> {
+    let yesterday = (now - Days::new(1)).date_naive();
+    let first_kept = (now - kept).date_naive() + Days::new(1);
+    let day = sqlx::query_scalar!(
+        r#"
+        -- the oldest day that is not verified: one that has begun, or the day after the last one
+        SELECT COALESCE(LEAST(min(day) FILTER (WHERE finished_on IS NULL AND day >= $2), max(GREATEST(day + 1, $2))), $1) AS "day!"
+          FROM daily_verifications
+         WHERE day <= $1
+        "#,
+        yesterday,
+        first_kept,
+    )
+    .fetch_one(&mut *db)
+    .await?;
+    if day > yesterday {
+        return Ok(None);
+    }
     sqlx::query!(
         r#"
         -- begin the verification of a day
@@ -52,6 +71,26 @@ pub async fn begin_yesterday(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx:
     .fetch_optional(db)
     .await?;
     Ok(unfinished.map(|cursor| Day { day, cursor: cursor.and_then(|cursor| cursor.parse().ok()) }))
+}
+
+/// Ends the verification of a day whose rows were pruned before they were compared: it counts as unproven.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn end_unproven(db: &mut PgConnection, day: NaiveDate, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- end the verification of a day that cannot be compared any more
+        UPDATE daily_verifications
+           SET cursor = NULL, unproven = unproven + 1, finished_on = $2
+         WHERE day = $1 AND finished_on IS NULL
+        "#,
+        day,
+        now,
+    )
+    .execute(db)
+    .await
+    .map(drop)
 }
 
 /// Stores what one part of a day has found, in the transaction that writes its notifications.

@@ -41,12 +41,17 @@ pub(super) async fn run_conditions(app: &App) -> anyhow::Result<Did> {
     Ok(if found == 0 { Did::Nothing } else { Did::All(format!("{found} conditions last too long")) })
 }
 
-/// Verifies a part of yesterday, and writes the notifications of what differs.
+/// Verifies a part of the oldest day that is not verified, and writes the notifications of what differs.
 pub(super) async fn run_verify(app: &App) -> anyhow::Result<Did> {
     let now = app.database_time().await?;
     let mut connection = app.pools.work.acquire().await?;
-    let Some(day) = daily::begin_yesterday(&mut connection, now).await? else { return Ok(Did::Nothing) };
+    let found = daily::begin_oldest_day(&mut connection, app.ledger_kept, now).await?;
+    let Some(day) = found else { return Ok(Did::Nothing) };
     let start = verify::find_start(&mut connection, day.span(), day.cursor, app.ledger_kept, now).await?;
+    if let Err(Unfit::Pruned(_)) = start {
+        daily::end_unproven(&mut connection, day.day, now).await?;
+        return Ok(Did::Some(format!("{} cannot be verified any more: its rows are pruned", day.day)));
+    }
     drop(connection);
     let findings = match start {
         Ok(cursor) => verify::compare_span(&app.pools.work, day.span(), cursor).await?,
@@ -63,7 +68,9 @@ pub(super) async fn run_verify(app: &App) -> anyhow::Result<Did> {
         tracing::error!(day = %day.day, differences, "the ledger differs: `cronbox verify` lists where");
     }
     let sentence = format!("{due} due times of {} compared, {differences} differ", day.day);
-    Ok(if stored == Stored::GoesOn { Did::Some(sentence) } else { Did::All(sentence) })
+    let is_yesterday = day.span().to.date_naive() == now.date_naive();
+    let may_be_more = stored == Stored::GoesOn || !is_yesterday;
+    Ok(if may_be_more { Did::Some(sentence) } else { Did::All(sentence) })
 }
 
 fn of_findings(findings: &Findings) -> Vec<LedgerDifference> {

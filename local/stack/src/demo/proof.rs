@@ -1,4 +1,4 @@
-//! Step 7 of 7: the proof of the demo's days. The job of the app verifies yesterday only, so each day is verified here as the job does.
+//! Step 7 of 7: the proof of the demo's days. The job of a new database begins with yesterday, so each day is verified here as the job does.
 
 use anyhow::{Result, bail};
 use chrono::{DateTime, Days, NaiveTime, TimeDelta, Utc};
@@ -28,8 +28,9 @@ pub(super) async fn verify_days(stack: &Stack, span: Span) -> Result<()> {
 /// Verifies a part of the day before a time.
 async fn verify_part(stack: &Stack, now: DateTime<Utc>) -> Result<Stored> {
     let mut connection = stack.pool.acquire().await?;
-    let Some(day) = daily::begin_yesterday(&mut connection, now).await? else { return Ok(Stored::ByAnother) };
     let kept = TimeDelta::days(DAYS);
+    let found = daily::begin_oldest_day(&mut connection, kept, now).await?;
+    let Some(day) = found else { return Ok(Stored::ByAnother) };
     let start = match verify::find_start(&mut connection, day.span(), day.cursor, kept, now).await? {
         Ok(cursor) => cursor,
         Err(unfit) => bail!("{} of the demo cannot be verified: {unfit:?}", day.day),
