@@ -35,6 +35,7 @@ pub struct TimeView {
     /// UTC offset at this time, for example `+02:00`.
     pub offset: String,
     /// `gap`: a time before this one was skipped; `fold`: this local time comes twice; `paused`: it will not run.
+    /// Freezes are not considered.
     pub note: Option<String>,
 }
 

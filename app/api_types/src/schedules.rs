@@ -55,7 +55,7 @@ pub struct ScheduleView {
     pub revision: i64,
     /// How far EventBridge has applied its edits.
     pub sync: SyncView,
-    /// The next time that it will run.
+    /// The next time that it will run, unless a freeze stops it: `GET /freezes?open=true` has these.
     pub next_fire_at: Option<DateTime<Utc>>,
     /// What became of the last runs; only in lists, and null unless the request has `results=true`.
     pub results: Option<ResultsView>,

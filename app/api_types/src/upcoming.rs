@@ -22,6 +22,6 @@ pub struct UpcomingView {
 pub struct UpcomingBucketView {
     /// The first time of the span.
     pub from: DateTime<Utc>,
-    /// Due times of active schedules, by today's timing: what an edit or a pause changes is not known.
+    /// Due times of active schedules, by today's timing: what an edit, a pause or a freeze changes is not known.
     pub due: i64,
 }

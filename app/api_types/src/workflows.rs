@@ -84,7 +84,7 @@ pub struct WorkflowView {
     pub revision: i64,
     /// How far EventBridge has applied its edits.
     pub sync: SyncView,
-    /// The next time that it will run by its schedule.
+    /// The next time that it will run by its schedule, unless a freeze stops it: `GET /freezes?open=true` has these.
     pub next_fire_at: Option<DateTime<Utc>>,
     /// What became of its last runs; null unless the request has `results=true`.
     pub results: Option<ResultsView>,

@@ -159,7 +159,7 @@ pub struct Config {
     /// When to look for conditions that last too long: late runs, long pauses, workflows without success.
     #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_CONDITIONS", default_value = "60s")]
     pub job_conditions: When,
-    /// When to verify the day before, if it is not verified yet.
+    /// When to verify the days that have ended, if they are not verified yet.
     #[arg(long, help_heading = "Background jobs", env = "CRONBOX_JOB_VERIFY", default_value = "600s")]
     pub job_verify: When,
     /// When to remove old rows.
