@@ -36,7 +36,7 @@ pub use pool::{PgPool, PoolUse, connect_pool, create_pool, create_pool_beside, l
 pub use roles::logins::{NewLogin, NewLogins, make_logins};
 pub use roles::{APP_GROUP, NOTIFIER_GROUP, OWNER_GROUP, PUBLISHER_GROUP};
 pub use server::STATEMENT_LIMIT;
-pub use server::is_refused_login;
+pub use server::{concerns_one_statement, is_refused_login};
 pub use tls::{ca_file, with_ca};
 pub use transaction::{READ_LIMIT_SECS, Transaction, begin_indexed_read, begin_read, begin_transaction};
 pub use zones::{ZoneChange, load_zones, read_zone_archive, read_zone_change};

@@ -164,6 +164,24 @@ pub fn is_refused_login(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| REFUSED_LOGIN.contains(&&*code))
 }
 
+/// Whether a failure says nothing about other statements: the server works, and it refused this one.
+#[must_use]
+pub fn concerns_one_statement(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.code().is_none_or(|code| {
+            // Classes for connection, schema and rights, resources, operator intervention, system; and a read-only
+            // server.
+            let concerns_all = ["08", "42", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class));
+            !concerns_all && code != "25006"
+        }),
+        sqlx::Error::RowNotFound
+        | sqlx::Error::Decode(_)
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Encode(_) => true,
+        _ => false,
+    }
+}
+
 /// Whether a connection of this age may be used again.
 fn is_usable(proof: Proof, age: Duration) -> bool {
     if let Some(refusal) = proof.refusal() {

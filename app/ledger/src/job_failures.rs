@@ -54,19 +54,7 @@ pub(crate) async fn store_failed(
 /// Whether a failure says nothing about other workflows: the server works, and it refused one statement.
 #[must_use]
 pub fn concerns_one_workflow(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Database(error) => error.code().is_none_or(|code| {
-            // Classes for connection, schema and rights, resources, operator intervention, system; and a read-only
-            // server.
-            let concerns_all = ["08", "42", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class));
-            !concerns_all && code != "25006"
-        }),
-        sqlx::Error::RowNotFound
-        | sqlx::Error::Decode(_)
-        | sqlx::Error::ColumnDecode { .. }
-        | sqlx::Error::Encode(_) => true,
-        _ => false,
-    }
+    db::concerns_one_statement(error)
 }
 
 #[cfg(test)]
