@@ -66,18 +66,38 @@ pub async fn claim_messages(db: &mut PgConnection, carrier: Carrier) -> sqlx::Re
     sqlx::query_as!(
         Claimed,
         r#"
-        -- claim messages: some of each team. Another instance takes those that this one has not locked
-        WITH waiting AS MATERIALIZED (
-            SELECT m.id, m.team_id, m.due_at, m.attempt_count > 0 AS is_retry,
-                   row_number() OVER (PARTITION BY m.team_id, m.attempt_count > 0 ORDER BY m.due_at) AS nth_of_kind
-              FROM notification_messages m
-              LEFT JOIN notification_channels c ON c.id = m.channel_id
-             WHERE m.state = 'pending' AND m.due_at <= cronbox_now()
-               AND (m.lease_until IS NULL OR m.lease_until <= cronbox_now())
-               -- The app settles those of a channel that is deleted.
-               AND CASE c.kind WHEN 'aws' THEN $4 AND c.target_arn IS NOT NULL ELSE NOT $4 END
-               -- Those of a disabled channel wait until it is enabled, but for the test that an editor requests.
-               AND (c.is_enabled IS DISTINCT FROM false OR m.event = 'test')
+        -- claim messages: some of each team, and no more are read. Another instance takes those that this one has not locked
+        WITH RECURSIVE teams_with_messages (team_id) AS (
+            (SELECT team_id FROM notification_messages WHERE state = 'pending' ORDER BY team_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT m.team_id FROM notification_messages m
+                     WHERE m.state = 'pending' AND m.team_id > t.team_id
+                     ORDER BY m.team_id
+                     LIMIT 1)
+              FROM teams_with_messages t
+             WHERE t.team_id IS NOT NULL
+        ), waiting AS MATERIALIZED (
+            SELECT m.id, t.team_id, m.due_at, k.is_retry,
+                   row_number() OVER (PARTITION BY t.team_id, k.is_retry ORDER BY m.due_at) AS nth_of_kind
+              FROM teams_with_messages t
+             CROSS JOIN (VALUES (false), (true)) AS k (is_retry)
+             CROSS JOIN LATERAL (
+                   SELECT p.id, p.due_at
+                     FROM notification_messages p
+                    WHERE p.state = 'pending' AND p.team_id = t.team_id AND p.due_at <= cronbox_now()
+                      AND (p.attempt_count > 0) = k.is_retry
+                      AND (p.lease_until IS NULL OR p.lease_until <= cronbox_now())
+                          -- a scalar subquery, because a join could read all messages. Those of a disabled channel wait until it is
+                          -- enabled, but for the test that an editor requests
+                      AND COALESCE((SELECT CASE c.kind WHEN 'aws' THEN $4 AND c.target_arn IS NOT NULL ELSE NOT $4 END
+                                           AND (c.is_enabled OR p.event = 'test')
+                                      FROM notification_channels c
+                                     WHERE c.id = p.channel_id),
+                                   -- the app settles those of a channel that is deleted
+                                   NOT $4)
+                    ORDER BY p.due_at
+                    LIMIT $1) AS m
+             WHERE t.team_id IS NOT NULL
         ), due AS MATERIALIZED (
             SELECT id
               FROM (SELECT id, due_at, is_retry,
