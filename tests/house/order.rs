@@ -112,6 +112,7 @@ static HOUSES: [House; 27] = [
             ("rows", "message notification rule"),
             ("channels", "channel"),
             ("limits of teams", "team_limits"),
+            ("failures", "failures"),
             ("words", "aws_target quiet text"),
         ],
     },

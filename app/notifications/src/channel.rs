@@ -301,8 +301,31 @@ pub async fn delete_channel(tx: &mut PgConnection, before: &Channel, edit: &Edit
     )
     .execute(&mut *tx)
     .await?;
+    fail_pending_messages(tx, before.id).await?;
     record(tx, edit, "delete", before.team_id, before.id, Some(before.audited()), None).await?;
     Ok(ChannelDeletion::Deleted)
+}
+
+/// Else a team that creates and deletes channels would have any number of messages that wait. The job settles what a carrier
+/// sends now, e-mails that some recipients have, and what is beyond this number, which only an earlier version has made.
+async fn fail_pending_messages(tx: &mut PgConnection, channel_id: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- fail the messages that wait for a channel that is deleted
+        UPDATE notification_messages
+           SET state = 'failed', failed_on = cronbox_now(), due_at = NULL, lease_until = NULL, last_error = 'the channel is deleted'
+         WHERE state = 'pending'
+           AND ctid = ANY(ARRAY(SELECT ctid
+                                  FROM notification_messages
+                                 WHERE channel_id = $1 AND state = 'pending' AND recipients_left IS NULL
+                                   AND (lease_until IS NULL OR lease_until <= cronbox_now())
+                                 LIMIT 1000))
+        "#,
+        channel_id,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 async fn seal_url(

@@ -1,39 +1,81 @@
 //! Step 7 of 7: collects what waits for a channel in messages: one for each event.
 //!
 //! A message is made when the first of its notifications has waited for the time of its rule. While the channel is
-//! disabled, has quiet hours, or has had as many messages in an hour as it may, everything waits, and the next message has
-//! all of it. So it does while its team has had as many e-mails as it may.
+//! disabled, has quiet hours, or has had as many messages in an hour as it may, everything waits for the next message. So it
+//! does while its team has had as many e-mails as it may, and while its receiver does not accept the messages before.
+//!
+//! What waits may be any number, so a statement takes a part of it: else a statement would reach its time limit, in each pass.
+
+use std::collections::HashMap;
 
 use api_types::notifications::ChannelKind;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use crate::JOB;
 use crate::channel::{Channel, lock_channel};
+use crate::failures::{Part, skip_failed};
 use crate::team_limits::may_send_mail;
 
 /// How many channels with events one statement lists.
 const BATCH: i64 = 200;
+/// How many notifications a message has at most.
+const MOST_ITEMS: i64 = 10_000;
+/// A team that has had so many notifications in the messages of a pass gets no further message in it.
+const ITEMS_OF_A_TEAM: u64 = 20_000;
+/// A channel for which so many messages wait gets no further one of an event of which one waits. So a receiver that accepts
+/// nothing has few messages, whose attempts end, and the next message has all that was collected meanwhile.
+const MOST_PENDING: i64 = 5;
 
 /// Notifications of one event that wait for one channel.
-struct Ready {
+struct Waiting {
     channel_id: i64,
     event: String,
+    /// `None`: the channel is deleted.
+    team_id: Option<i64>,
+    /// Whether the first of them has waited long enough.
+    is_ready: bool,
 }
 
-/// Makes the messages that are due; returns their number.
+/// The result of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Messages that were made.
+    pub messages: usize,
+    /// Channels with events whose statements failed.
+    pub failed: u64,
+}
+
+/// Makes the messages that are due.
+///
+/// A channel that fails is logged and counted, and the pass continues.
 ///
 /// # Errors
-/// Fails if the database cannot be reached or refuses a statement; earlier messages remain.
-pub async fn make_messages(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<usize> {
-    let (mut made, mut after) = (0, (i64::MIN, String::new()));
+/// Fails if the database fails; earlier messages remain.
+pub async fn make_messages(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Made> {
+    let (mut made, mut taken) = (Made::default(), HashMap::<Option<i64>, u64>::new());
+    let mut after = (i64::MIN, String::new());
     loop {
         // All of them, because any number of channels may have quiet hours.
-        let ready = list_ready(&mut *pool.acquire().await?, &after).await?;
-        let Some(last) = ready.last() else { return Ok(made) };
+        let waiting = list_waiting(&mut *pool.acquire().await?, &after).await?;
+        let Some(last) = waiting.last() else { return Ok(made) };
         after = (last.channel_id, last.event.clone());
-        for Ready { channel_id, event } in &ready {
-            made += usize::from(make_one(pool, *channel_id, event, now).await? > 0);
+        for Waiting { channel_id, event, team_id, .. } in waiting.iter().filter(|one| one.is_ready) {
+            let of_team = taken.entry(*team_id).or_default();
+            if *of_team >= ITEMS_OF_A_TEAM {
+                continue;
+            }
+            match make_one(pool, *channel_id, event, now).await {
+                Ok(items) => {
+                    made.messages += usize::from(items > 0);
+                    *of_team += items;
+                }
+                Err(error) => {
+                    skip_failed(JOB, Part::Channel(*channel_id), error)?;
+                    made.failed += 1;
+                }
+            }
         }
     }
 }
@@ -43,7 +85,7 @@ async fn make_one(pool: &PgPool, channel_id: i64, event: &str, now: DateTime<Utc
     let mut tx = db::begin_transaction(pool).await?;
     // Locked, so that two instances make messages for a channel one after another.
     let items = match lock_channel(&mut tx, channel_id, None).await? {
-        Some(channel) if may_be_sent(&mut tx, &channel, now).await? => {
+        Some(channel) if may_be_sent(&mut tx, &channel, event, now).await? => {
             make_message(&mut tx, &channel, event, now).await?
         }
         Some(_) => 0,
@@ -53,8 +95,8 @@ async fn make_one(pool: &PgPool, channel_id: i64, event: &str, now: DateTime<Utc
     Ok(items)
 }
 
-async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc>) -> sqlx::Result<bool> {
-    if !channel.is_enabled || channel.is_quiet(now) {
+async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, event: &str, now: DateTime<Utc>) -> sqlx::Result<bool> {
+    if !channel.is_enabled || channel.is_quiet(now) || !has_room(tx, channel.id, event).await? {
         return Ok(false);
     }
     let since = now - TimeDelta::hours(1);
@@ -65,16 +107,57 @@ async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc
     Ok(channel.kind() != ChannelKind::Email || may_send_mail(tx, channel.team_id, since, of_channel).await?)
 }
 
-async fn list_ready(db: &mut PgConnection, after: &(i64, String)) -> sqlx::Result<Vec<Ready>> {
-    sqlx::query_as!(
-        Ready,
+/// Whether fewer messages wait for a channel than may, or none of this event: no event waits for the others.
+async fn has_room(tx: &mut PgConnection, channel_id: i64, event: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
         r#"
-        -- events whose first notification has waited long enough, by channel
-        SELECT DISTINCT channel_id, event
-          FROM notification_items
-         WHERE message_id IS NULL AND ready_on <= cronbox_now() AND (channel_id, event) > ($2, $3)
-         ORDER BY channel_id, event
-         LIMIT $1
+        -- whether a further message of an event may wait for a channel. Tests do not count
+        SELECT (SELECT count(*)
+                  FROM (SELECT FROM notification_messages
+                         WHERE state = 'pending' AND channel_id = $1 AND event <> 'test'
+                         LIMIT $3) AS pending) < $3
+               OR NOT EXISTS (SELECT FROM notification_messages
+                               WHERE state = 'pending' AND channel_id = $1 AND event = $2) AS "has_room!"
+        "#,
+        channel_id,
+        event,
+        MOST_PENDING,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+async fn list_waiting(db: &mut PgConnection, after: &(i64, String)) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        r#"
+        -- events with notifications that wait, by channel: a step through the index for each, so that no backlog is read
+        WITH RECURSIVE waiting (channel_id, event) AS (
+            (SELECT channel_id, event
+               FROM notification_items
+              WHERE message_id IS NULL AND (channel_id, event) > ($2, $3)
+              ORDER BY channel_id, event
+              LIMIT 1)
+            UNION ALL
+            SELECT later.channel_id, later.event
+              FROM waiting w
+             CROSS JOIN LATERAL (
+                   SELECT i.channel_id, i.event
+                     FROM notification_items i
+                    WHERE i.message_id IS NULL AND (i.channel_id, i.event) > (w.channel_id, w.event)
+                    ORDER BY i.channel_id, i.event
+                    LIMIT 1) AS later
+        )
+        SELECT w.channel_id AS "channel_id!", w.event AS "event!",
+               (SELECT c.team_id FROM notification_channels c WHERE c.id = w.channel_id) AS "team_id?",
+               (SELECT i.ready_on <= cronbox_now()
+                  FROM notification_items i
+                 WHERE i.message_id IS NULL AND i.channel_id = w.channel_id AND i.event = w.event
+                 ORDER BY i.ready_on
+                 LIMIT 1) AS "is_ready!"
+          -- The limit is inside, because the order would need all steps.
+          FROM (SELECT channel_id, event FROM waiting LIMIT $1) AS w
+         ORDER BY w.channel_id, w.event
         "#,
         BATCH,
         after.0,
@@ -107,16 +190,24 @@ async fn make_message(tx: &mut PgConnection, channel: &Channel, event: &str, now
     Ok(items)
 }
 
-/// Takes all that waits, also what has not waited long enough by itself.
+/// Takes what waits, the first of it first, also what has not waited long enough by itself.
 async fn take_items(tx: &mut PgConnection, channel_id: i64, event: &str, message: Uuid) -> sqlx::Result<u64> {
     let taken = sqlx::query!(
         r#"
-        -- the message takes all notifications of the event that wait for the channel
-        UPDATE notification_items SET message_id = $3 WHERE channel_id = $1 AND event = $2 AND message_id IS NULL
+        -- the message takes notifications of the event that wait for the channel
+        UPDATE notification_items
+           SET message_id = $3
+         WHERE message_id IS NULL
+           AND ctid = ANY(ARRAY(SELECT ctid
+                                  FROM notification_items
+                                 WHERE channel_id = $1 AND event = $2 AND message_id IS NULL
+                                 ORDER BY ready_on
+                                 LIMIT $4))
         "#,
         channel_id,
         event,
         message,
+        MOST_ITEMS,
     )
     .execute(tx)
     .await?;
@@ -154,10 +245,13 @@ async fn insert_message(
 async fn drop_items(tx: &mut PgConnection, channel_id: i64) -> sqlx::Result<u64> {
     sqlx::query!(
         r#"
-        -- remove what waits for a channel that is deleted
-        DELETE FROM notification_items WHERE channel_id = $1 AND message_id IS NULL
+        -- remove some of what waits for a channel that is deleted
+        DELETE FROM notification_items
+         WHERE message_id IS NULL
+           AND ctid = ANY(ARRAY(SELECT ctid FROM notification_items WHERE channel_id = $1 AND message_id IS NULL LIMIT $2))
         "#,
         channel_id,
+        MOST_ITEMS,
     )
     .execute(tx)
     .await?;

@@ -15,6 +15,7 @@ pub mod channel;
 pub mod condition;
 pub mod delivery;
 pub mod difference;
+mod failures;
 pub mod group;
 pub mod message;
 pub mod message_list;

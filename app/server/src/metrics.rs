@@ -61,7 +61,7 @@ pub struct Metrics {
     pub bad_keys: Counter,
     /// Refused requests and connections, by reason.
     pub refusals: Family<Refused, Counter>,
-    /// Workflows that a job could not process, by job.
+    /// Workflows, teams or channels that a job could not process, by job.
     pub job_failures: Family<FailedJob, Counter>,
     /// Attempts to deliver messages about notifications, by outcome.
     pub deliveries: Family<Delivery, Counter>,
@@ -148,7 +148,7 @@ impl Metrics {
         registry.register("refusals", "Refused requests and ended connections, by reason", self.refusals.clone());
         registry.register(
             "job_failures",
-            "Workflows that a turn of a job could not process; it processed all others",
+            "Workflows, teams or channels that a turn of a job could not process; it processed all others",
             self.job_failures.clone(),
         );
         let dropped = Family::<[(&str, &str); 1], Counter>::default();

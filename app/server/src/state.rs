@@ -18,6 +18,7 @@ use ledger::backfills;
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
 use moka::future::Cache;
+use notifications::condition::ConditionCursors;
 use notifications::delivery::{Courier, CourierParts};
 use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
@@ -76,6 +77,8 @@ pub struct Parts {
     pub queue_cursor: queue::QueueCursor,
     /// Where the next pass of the job `backfills` begins on this instance.
     pub backfill_cursor: backfills::BackfillCursor,
+    /// Where the next pass of the job `conditions` begins on this instance, of each team with many runs.
+    pub condition_cursors: ConditionCursors,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
     /// Decides which refused requests are logged.
@@ -132,6 +135,7 @@ impl App {
             wake: Wake::default(),
             queue_cursor: queue::QueueCursor::default(),
             backfill_cursor: backfills::BackfillCursor::default(),
+            condition_cursors: ConditionCursors::default(),
             metrics: Metrics::default(),
             refusal_log: RefusalLog::default(),
             readiness: Cache::builder().max_capacity(1).time_to_live(READINESS_FRESH_FOR).build(),

@@ -320,6 +320,97 @@ async fn many_quiet_channels_hide_no_other() {
     s.end().await;
 }
 
+/// Each channel has a notification that waits, and those of the channel `unlucky` get no message. The last channel has a message, too.
+const ONE_CHANNEL_GETS_NO_MESSAGE: &str = "
+    CREATE FUNCTION refuse_message() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not made'; END $$;
+    CREATE TRIGGER refuse_message BEFORE INSERT ON notification_messages FOR EACH ROW
+        WHEN (NEW.event = 'auto_paused') EXECUTE FUNCTION refuse_message();
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state)
+    SELECT id, team_id, CASE name WHEN 'unlucky' THEN 'auto_paused' ELSE 'run_failed' END, 'before', cronbox_now(), 'routed'
+      FROM notification_channels;
+    INSERT INTO notification_items (notification_id, channel_id, event, ready_on)
+    SELECT id, rule_id, event, cronbox_now() FROM notifications;
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, due_at, created_on)
+    SELECT gen_random_uuid(), id, team_id, 'run_failed', 0, cronbox_now(), cronbox_now()
+      FROM notification_channels ORDER BY id DESC LIMIT 1";
+
+/// A message that exists is delivered, and the channels behind the failing one get theirs.
+#[tokio::test]
+async fn a_failing_channel_stops_no_other() {
+    let s = Story::at(NOON).await;
+    let (unlucky, other) = (Receiver::kind().await, Receiver::kind().await);
+    channel(&s, json!({"name": "unlucky", "kind": "webhook", "url": unlucky.url})).await;
+    webhook(&s, &other).await;
+    s.execute(ONE_CHANNEL_GETS_NO_MESSAGE).await;
+    let failed = s.try_job("notifications").await.unwrap_err();
+    assert!(failed.to_string().starts_with("1 teams or channels failed"), "{failed:#}");
+    assert_eq!((unlucky.received().len(), other.received().len()), (0, 2));
+    s.end().await;
+}
+
+/// What has waited for the channel in a night without a message.
+const A_NIGHT: &str = "
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state)
+    SELECT c.id, c.team_id, 'run_failed', n::text, cronbox_now(), 'routed' FROM notification_channels c, generate_series(1, 12000) AS n;
+    INSERT INTO notification_items (notification_id, channel_id, event, ready_on)
+    SELECT id, rule_id, event, cronbox_now() FROM notifications";
+
+#[tokio::test]
+async fn a_message_has_a_bounded_number() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    webhook(&s, &receiver).await;
+    s.execute(A_NIGHT).await;
+    send(&s).await;
+    let more: Vec<Value> = receiver.calls().iter().map(|call| call["data"]["more"].clone()).collect();
+    assert_eq!(more, [json!(9_950), json!(1_950)]);
+    s.end().await;
+}
+
+/// A notification of another event for the channel.
+const ONE_OF_ANOTHER_EVENT: &str = "
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state)
+    SELECT id, team_id, 'abandoned', 'before', cronbox_now(), 'routed' FROM notification_rules;
+    INSERT INTO notification_items (notification_id, channel_id, event, ready_on)
+    SELECT n.id, c.id, n.event, cronbox_now() FROM notifications n, notification_channels c WHERE n.event = 'abandoned'";
+
+/// Else its messages would be more than a pass sends, and their attempts would never end.
+#[tokio::test]
+async fn a_refusing_receiver_has_few_messages() {
+    let receiver = Receiver::answering(&[(500, ""); 6]).await;
+    let (s, workflow) = failing(&receiver).await;
+    for _ in 0..7 {
+        fail(&s, workflow).await;
+        send(&s).await;
+    }
+    assert_eq!(receiver.received().len(), 5);
+    s.execute(ONE_OF_ANOTHER_EVENT).await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 6, "each event may have one");
+    s.now_is("2026-03-02T12:00:10Z").await;
+    send(&s).await;
+    let sizes = receiver.calls().into_iter().map(|call| call["data"]["notifications"].as_array().unwrap().len());
+    assert_eq!(sizes.filter(|size| *size == 2).count(), 1, "the next message has what has waited");
+    assert_eq!(receiver.received().len(), 13);
+    s.end().await;
+}
+
+/// Else a team that creates and deletes channels would have any number of messages that wait.
+#[tokio::test]
+async fn messages_of_deleted_channels_fail_at_once() {
+    let receiver = Receiver::answering(&[(500, "")]).await;
+    let (s, workflow) = failing(&receiver).await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    let rule = s.count("SELECT id FROM notification_rules").await;
+    let channel = s.count("SELECT id FROM notification_channels").await;
+    s.editor().delete(&format!("/api/v1/notification-rules/{rule}")).await.expect(204);
+    s.editor().delete(&format!("/api/v1/notification-channels/{channel}")).await.expect(204);
+    let messages = s.table("SELECT concat_ws(' ', state, last_error) FROM notification_messages").await;
+    assert_eq!(messages, "failed the channel is deleted");
+    s.end().await;
+}
+
 /// One notification is being collected, and one message is to be repeated, when an editor disables the channel.
 #[tokio::test]
 async fn disabled_channels_get_nothing() {

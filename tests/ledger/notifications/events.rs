@@ -1,11 +1,14 @@
 //! Each event of a rule: written once, in the transaction that makes it.
 
 use app::jobs::Did;
+use notifications::condition::{ConditionCursors, Found, find_conditions};
 use serde_json::json;
 use tests::Story;
 
 use super::team::{notifications, rule, send, texts, webhook};
+use crate::database::query_plans::{one_connection, read_of};
 use crate::receiver::{NOON, Receiver, accept, until_state};
+use crate::steps::story_without_executor;
 
 /// Where a channel of AWS leads.
 const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
@@ -215,6 +218,89 @@ async fn a_run_that_does_not_start_is_late() {
     s.now_is("2026-03-02T12:03:00Z").await;
     s.job("conditions").await;
     assert_eq!(texts(&s).await, ["A run of payroll has not started 2 minutes after its time 2026-03-02 12:01 UTC"]);
+    s.end_early().await;
+}
+
+/// Each team has a workflow and a rule about late runs.
+const LATE_RULES: &str = "
+    INSERT INTO workflows (team_id, name, action, revision, created_on, updated_on)
+    SELECT id, 'late', '{\"type\": \"log\", \"message\": \"m\"}', 0, cronbox_now(), cronbox_now() FROM teams;
+    INSERT INTO notification_rules (team_id, event, after_secs, group_secs, is_enabled, created_on, updated_on)
+    SELECT id, 'run_late', 120, 0, true, cronbox_now(), cronbox_now() FROM teams";
+/// The first team has so many late runs, and the second one has one.
+const LATE_RUNS: &str = "
+    INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
+    SELECT gen_random_uuid(), w.id, 'schedule', 'accepted', n.due, n.due, n.due
+      FROM workflows w,
+           (SELECT nth, cronbox_now() - nth * INTERVAL '1 minute' - INTERVAL '1 hour' AS due FROM generate_series(1, $1) AS nth) AS n
+     WHERE n.nth = 1 OR w.team_id = (SELECT min(id) FROM teams)";
+/// The first team has 20 rules that are the same.
+const MORE_RULES: &str = "
+    INSERT INTO notification_rules (team_id, event, after_secs, group_secs, is_enabled, created_on, updated_on)
+    SELECT team_id, event, after_secs, group_secs, is_enabled, created_on, updated_on
+      FROM notification_rules, generate_series(1, 19)
+     WHERE team_id = (SELECT min(id) FROM teams);
+    ANALYZE";
+/// The notifications of the second team.
+const OF_THE_SECOND: &str = "SELECT count(*) FROM notifications WHERE team_id = (SELECT max(id) FROM teams)";
+
+async fn late_runs(number: i32) -> Story {
+    let s = story_without_executor(NOON).await;
+    s.admin().post("/api/v1/teams", &json!({"name": "b"})).await.expect(201);
+    s.execute(LATE_RULES).await;
+    sqlx::query(LATE_RUNS).bind(number).execute(&s.pool).await.unwrap();
+    s
+}
+
+/// The runs of a backlog were notified by a pass before, so the next pass does not read them once more for each rule.
+#[tokio::test]
+async fn a_backlog_of_late_runs_is_read_in_parts() {
+    let s = late_runs(12_000).await;
+    s.execute(MORE_RULES).await;
+    let (pool, cursors) = (one_connection(&s).await, ConditionCursors::default());
+    let first = find_conditions(&pool, &cursors, s.clock.now()).await.unwrap();
+    assert_eq!((first, s.count(OF_THE_SECOND).await), (Found { notifications: 10_001, failed: 0 }, 1));
+    let before = read_of(&pool, "runs_live").await;
+    find_conditions(&pool, &cursors, s.clock.now()).await.unwrap();
+    let read = read_of(&pool, "runs_live").await - before;
+    assert!(read < 6_000, "{read} entries of 12,001 runs");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn each_late_run_of_a_backlog_is_notified() {
+    let s = late_runs(12_000).await;
+    let mut written = Vec::new();
+    let cursors = ConditionCursors::default();
+    for _ in 0..5 {
+        written.push(find_conditions(&s.pool, &cursors, s.clock.now()).await.unwrap().notifications);
+    }
+    assert_eq!(written, [5_001, 5_000, 2_000, 0, 0]);
+    s.execute("DELETE FROM notifications").await;
+    assert_eq!(find_conditions(&s.pool, &cursors, s.clock.now()).await.unwrap().notifications, 2_001, "the end");
+    assert_eq!(find_conditions(&s.pool, &cursors, s.clock.now()).await.unwrap().notifications, 5_000, "from the first");
+    s.end_early().await;
+}
+
+/// The database refuses the notifications of the first team.
+const ONE_TEAM_IS_NOT_NOTIFIED: &str = "
+    CREATE FUNCTION refuse_notification() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.team_id = (SELECT min(id) FROM teams) THEN
+            RAISE EXCEPTION 'not notified';
+        END IF;
+        RETURN NEW;
+    END
+    $$;
+    CREATE TRIGGER refuse_notification BEFORE INSERT ON notifications FOR EACH ROW EXECUTE FUNCTION refuse_notification()";
+
+#[tokio::test]
+async fn conditions_of_a_failing_team_stop_no_other() {
+    let s = late_runs(1).await;
+    s.execute(ONE_TEAM_IS_NOT_NOTIFIED).await;
+    let failed = s.try_job("conditions").await.unwrap_err();
+    assert!(failed.to_string().starts_with("1 teams or channels failed"), "{failed:#}");
+    assert_eq!(s.count(OF_THE_SECOND).await, 1);
     s.end_early().await;
 }
 

@@ -1,44 +1,100 @@
 //! Step 7 of 7: one pass of each job that makes or delivers notifications.
 
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use chrono::{DateTime, Utc};
 use db::failpoint::pass_point;
 use ledger::verify::daily::{self, Stored};
 use ledger::verify::{self, Difference, Findings, Unfit};
+use notifications::delivery::Delivered;
 use notifications::difference::{LedgerDifference, record_differences};
+use notifications::group::Made;
+use notifications::route::Routed;
 use notifications::{condition, group, route};
 use workflows::failpoint::Point;
 
 use super::Did;
 use crate::App;
+use crate::metrics::{FailedJob, MetricLabel, Metrics};
+
+/// For so long a turn of the job `notifications` goes on with the next round of new notifications.
+const ROUTING: Duration = Duration::from_secs(5);
 
 /// Gives new notifications to their channels, collects them in messages, and delivers what is due.
 pub(super) async fn run_notifications(app: &App) -> anyhow::Result<Did> {
     let now = app.database_time().await?;
-    let routed = route::route_notifications(&mut *app.pools.work.acquire().await?).await?;
-    if routed.notifications > 0 {
-        pass_point(Point::N1);
-    }
-    let made = group::make_messages(&app.pools.work, now).await?;
-    if made > 0 {
-        pass_point(Point::N2);
-    }
-    let courier = app.courier()?;
-    let delivered = courier.deliver_due(now).await?;
-    app.metrics.count_deliveries(delivered.sent, delivered.failed);
+    // The error of a step must not end the next one: else what exists is not delivered while nothing new can be made.
+    let routed = route_new(app).await;
+    let made = make_messages(app, now).await;
+    let delivered = deliver(app, now).await;
+    let (routed, made, delivered) = (routed?, made?, delivered?);
+    fail_at_end(notifications::JOB, routed.failed + made.failed, &app.metrics)?;
     let sentence = format!(
-        "{} notifications routed, {made} messages made, {} delivered, {} attempts failed",
-        routed.notifications, delivered.sent, delivered.failed
+        "{} notifications routed, {} messages made, {} delivered, {} attempts failed",
+        routed.notifications, made.messages, delivered.sent, delivered.failed
     );
-    Ok(match (routed.may_be_more || delivered.may_be_more, routed.notifications + made + delivered.sent) {
+    Ok(match (routed.may_be_more || delivered.may_be_more, routed.notifications + made.messages + delivered.sent) {
         (true, _) => Did::Some(sentence),
         (false, 0) if delivered.failed == 0 => Did::Nothing,
         (false, _) => Did::All(sentence),
     })
 }
 
+/// Routes new notifications round by round. A turn also waits for receivers, so one round a turn would be too few after an
+/// outage.
+async fn route_new(app: &App) -> sqlx::Result<Routed> {
+    let (began, mut routed) = (Instant::now(), Routed::default());
+    loop {
+        let round = route::route_notifications(&app.pools.work).await?;
+        routed.add(round);
+        // A team that fails is logged once in a turn.
+        if !round.may_be_more || round.failed > 0 || began.elapsed() >= ROUTING {
+            break;
+        }
+    }
+    if routed.notifications > 0 {
+        pass_point(Point::N1);
+    }
+    Ok(routed)
+}
+
+async fn make_messages(app: &App, now: DateTime<Utc>) -> sqlx::Result<Made> {
+    let made = group::make_messages(&app.pools.work, now).await?;
+    if made.messages > 0 {
+        pass_point(Point::N2);
+    }
+    Ok(made)
+}
+
+async fn deliver(app: &App, now: DateTime<Utc>) -> anyhow::Result<Delivered> {
+    let delivered = app.courier()?.deliver_due(now).await?;
+    app.metrics.count_deliveries(delivered.sent, delivered.failed);
+    Ok(delivered)
+}
+
 /// Writes the notifications of conditions that last too long.
 pub(super) async fn run_conditions(app: &App) -> anyhow::Result<Did> {
-    let found = condition::find_conditions(&app.pools.work, app.database_time().await?).await?;
-    Ok(if found == 0 { Did::Nothing } else { Did::All(format!("{found} conditions last too long")) })
+    let now = app.database_time().await?;
+    let found = condition::find_conditions(&app.pools.work, &app.condition_cursors, now).await?;
+    fail_at_end(notifications::CONDITIONS_JOB, found.failed, &app.metrics)?;
+    Ok(match found.notifications {
+        0 => Did::Nothing,
+        notifications => Did::All(format!("{notifications} conditions last too long")),
+    })
+}
+
+/// Counts the failures of a pass that has processed all others.
+///
+/// # Errors
+/// Fails if `failed` is not 0.
+fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
+    metrics.job_failures.get_or_create(&FailedJob { background_job: MetricLabel(job) }).inc_by(failed);
+    ensure!(
+        failed == 0,
+        "{failed} teams or channels failed, and all others were processed; the log names the failed ones"
+    );
+    Ok(())
 }
 
 /// Verifies a part of the oldest day that is not verified, and writes the notifications of what differs.
