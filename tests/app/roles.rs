@@ -73,7 +73,7 @@ const TABLES: [(&str, &str, &str); 64] = [
     ("team_requested_fires", "SIU", ""),
     ("team_secrets", "SIUD", ""),
     ("team_usage", "SIU", ""),
-    ("teams", "SIU", ""),
+    ("teams", "SIU", "s"),
     ("watchdog_shards", "SU", "S"),
     ("workflows", "SIUD", "s"),
     ("zone_changes", "SD", "S"),

@@ -80,10 +80,10 @@ pub(crate) struct Enqueued {
 /// Ends a statement with the insert of an event and of the audit entry of its edit: one statement, because every edit waits
 /// for it.
 ///
-/// The caller gives the statements before, the parameters of workflow and revision, those of operation, payload and time,
-/// those of the audit entry, and the values of all parameters before those of the audit entry.
+/// The caller gives the statements before, the parameters of workflow and revision, that of the team, those of operation,
+/// payload and time, those of the audit entry, and the values of all parameters before those of the audit entry.
 macro_rules! insert_event {
-    ($tx:expr, $row:ident, [$($before:tt)*], $revision:tt, $event:tt, $entry:tt, [$($values:tt)*]) => {
+    ($tx:expr, $row:ident, [$($before:tt)*], $revision:tt, $team:tt, $event:tt, $entry:tt, [$($values:tt)*]) => {
         $crate::audit::insert_row!(
             Enqueued,
             $tx,
@@ -94,12 +94,13 @@ macro_rules! insert_event {
         -- enqueue: the publication first, so that a workflow's rows are inserted under its lock. An edit overtakes
         -- repairs: in its lane nothing new is due in the past, because claims do not read there. It does not end the
         -- backoff of a workflow that is edited in a loop during an outage (more than two superseded failures), which is
-        -- at most 30 s
+        -- at most 30 s. The publisher takes a backlog team by team, so it needs the team
         publication AS (
-            INSERT INTO publications AS p (workflow_id, desired_revision, due_at)
-            VALUES ("# $revision r#", cronbox_now())
+            INSERT INTO publications AS p (workflow_id, desired_revision, team_id, due_at)
+            VALUES ("# $revision r#", "# $team r#", cronbox_now())
             ON CONFLICT (workflow_id) DO UPDATE
                SET desired_revision = GREATEST(p.desired_revision, excluded.desired_revision),
+                   team_id = excluded.team_id,
                    due_at = CASE WHEN p.superseded > 2
                                  THEN LEAST(GREATEST(p.due_at, excluded.due_at), excluded.due_at + INTERVAL '30 seconds')
                                  WHEN p.is_repair THEN excluded.due_at
@@ -147,6 +148,7 @@ pub(crate) async fn enqueue_event(
         -- enqueue the event of a workflow that is created or deleted
         WITH "#],
         "$1, $2",
+        "($4::jsonb ->> 'team_id')::bigint",
         "$3, $4, $5",
         "($5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         [event.workflow.0, event.revision.0, event.op.as_str(), Json(&event.payload) as _,]

@@ -59,6 +59,8 @@ REVOKE DELETE ON database_identity, prune_marks FROM cronbox_app;
 GRANT SELECT (version, success) ON _sqlx_migrations TO cronbox_publisher;
 GRANT SELECT (id, team_id, name, cron_schedule, timezone, state, starts_at, ends_at, pause_until, paused_by, revision, watch_at)
     ON workflows TO cronbox_publisher;
+-- It claims a backlog of edits team by team.
+GRANT SELECT (id) ON teams TO cronbox_publisher;
 GRANT SELECT, INSERT, UPDATE ON outbox_events TO cronbox_publisher;
 -- The newest row's number, for the age of the oldest open row.
 GRANT SELECT ON SEQUENCE outbox_events_id_seq TO cronbox_publisher;
