@@ -3,6 +3,7 @@
 //! The unit is the workflow, never the row. A workflow has one owner at a time, identified by `epoch`. However many
 //! rows wait, the workflow is published once, in its current state.
 
+mod by_team;
 pub(crate) mod deployment;
 pub(crate) mod low_water;
 pub(crate) mod publishers;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 
+use self::by_team::{Demand, choose_or_none};
 use self::deployment::Generation;
 use self::low_water::{LowWater, Marks};
 use crate::failpoint::{Injector, Point};
@@ -24,6 +26,9 @@ const MOST_COUNTED: i64 = 100_000;
 const RELEASED_AT_ONCE: i64 = 1000;
 /// A claim in this many takes repairs first, so that a constant stream of edits leaves them a tenth.
 const REPAIRS_FIRST_IN: u32 = 10;
+/// While more edits are due than a batch, a claim in this many takes them team by team; the others take the oldest, so that
+/// no edit waits without end.
+const BY_TEAM_IN: u32 = 2;
 
 /// If this many claims in a row were not settled, the workflow may be what kills the publisher.
 const CRASHES: i32 = 2;
@@ -86,6 +91,15 @@ pub(crate) enum Choice {
     Suspects,
 }
 
+/// The order in which a claim takes edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Those that have been due for longest.
+    Age,
+    /// Team by team, and the rest of the batch by age.
+    Team,
+}
+
 /// What one claim takes: which workflows, how many repairs, and from which lane first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
@@ -94,13 +108,18 @@ pub(crate) struct Wanted {
     pub(crate) repairs: usize,
     /// The lane from which it takes first; what is left of the batch is for the other one.
     pub(crate) first: Lane,
+    pub(crate) order: Order,
 }
 
 impl Wanted {
-    /// What the claim with this number takes, the first being 0.
-    pub(crate) fn of_claim(number: u32, choice: Choice, repairs: usize) -> Wanted {
+    /// What the claim with this number takes, the first being 0. `was_full` says that the claim before returned a full batch:
+    /// otherwise one claim takes all that is due, and the order does not matter.
+    pub(crate) fn of_claim(number: u32, choice: Choice, repairs: usize, was_full: bool) -> Wanted {
         let is_for_repairs = number % REPAIRS_FIRST_IN == REPAIRS_FIRST_IN - 1;
-        Wanted { choice, repairs, first: if is_for_repairs { Lane::Repair } else { Lane::Edit } }
+        let first = if is_for_repairs { Lane::Repair } else { Lane::Edit };
+        let is_by_team =
+            was_full && first == Lane::Edit && choice == Choice::Usual && number % BY_TEAM_IN == BY_TEAM_IN - 1;
+        Wanted { choice, repairs, first, order: if is_by_team { Order::Team } else { Order::Age } }
     }
 }
 
@@ -114,7 +133,16 @@ pub(crate) struct Claimant {
     pub(crate) generation: Generation,
 }
 
-/// Claims the workflows that have been due for longest, edits before repairs; an empty batch means that none is due.
+impl Claimant {
+    /// What a claim by team chooses.
+    fn demand(&self) -> Demand {
+        let (edits, max_attempts) = (i64::from(self.batch_size), i32::from(self.max_attempts));
+        Demand { edits, max_attempts, crashes: CRASHES }
+    }
+}
+
+/// Claims due workflows, edits before repairs, those that have been due for longest first, or edits team by team; an empty
+/// batch means that none is due.
 pub(crate) async fn claim_due_workflows(
     pool: &PgPool,
     claimant: &Claimant,
@@ -124,12 +152,16 @@ pub(crate) async fn claim_due_workflows(
     injector: &Injector,
 ) -> sqlx::Result<Batch> {
     let marks = low_water.move_marks(pool, span.now()).await?;
+    let chosen = match wanted.order {
+        Order::Age => Vec::new(),
+        Order::Team => choose_or_none(pool, claimant.demand(), marks).await,
+    };
     // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
     let mut tx = db::begin_transaction(pool).await?;
     injector.pass_point(Point::P1).await;
     injector.pass_point(Point::P2).await;
-    let mut claims = lease_due(&mut tx, claimant, wanted, marks).await?;
+    let mut claims = lease_due(&mut tx, claimant, wanted, marks, &chosen).await?;
     let mut publishers = None;
     if !claims.is_empty() {
         publishers = Some(cover(&mut tx, &mut claims, &claimant.owner).await?);
@@ -325,6 +357,7 @@ async fn lease_due(
     claimant: &Claimant,
     wanted: Wanted,
     marks: Marks,
+    chosen: &[i64],
 ) -> sqlx::Result<Vec<Claim>> {
     let batch = match wanted.choice {
         Choice::Usual => i64::from(claimant.batch_size),
@@ -345,17 +378,36 @@ async fn lease_due(
             SELECT cronbox_now() AS now
              WHERE cronbox_hold() IS NULL
                AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
+        ), chosen AS MATERIALIZED (
+            -- what was chosen team by team, under the conditions of the others, because it may be claimed or published by
+            -- now. Row by row, and with a condition that no index of what is due can use: with a list of ids Postgres may
+            -- read all that is due
+            SELECT p.workflow_id, p.is_takeover, p.verify_at
+              FROM unnest($15::bigint[]) AS c (workflow_id)
+             CROSS JOIN LATERAL (
+                   SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
+                     FROM publications
+                    WHERE workflow_id = c.workflow_id
+                      AND is_repair = $9
+                      AND COALESCE(due_at <= (SELECT now FROM permitted), FALSE)
+                      AND (lease_until IS NULL OR lease_until <= (SELECT now FROM permitted))
+                      AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
+                      FOR UPDATE SKIP LOCKED
+             ) AS p
         ), first AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications
              WHERE is_repair = $9
+               AND workflow_id <> ALL($15)
                AND due_at >= CASE WHEN $10 <= (SELECT now FROM permitted) THEN COALESCE($11::timestamptz, '-infinity')
                                   ELSE '-infinity' END
                AND due_at <= (SELECT now FROM permitted)
                AND (lease_until IS NULL OR lease_until <= (SELECT now FROM permitted))
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
              ORDER BY due_at
-             LIMIT $13
+             -- for a row that an edit has changed since the snapshot, Postgres evaluates the statement again, and counts
+             -- the rows before again, too
+             LIMIT GREATEST(0, $13 - (SELECT COUNT(*) FROM chosen))
                FOR UPDATE SKIP LOCKED
         ), second AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
@@ -367,11 +419,11 @@ async fn lease_due(
                AND (lease_until IS NULL OR lease_until <= (SELECT now FROM permitted))
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
              ORDER BY due_at
-             -- for a row that an edit has changed since the snapshot, Postgres evaluates the statement again, and counts
-             -- the rows of `first` again, too
-             LIMIT GREATEST(0, LEAST($14, $3 - (SELECT COUNT(*) FROM first)))
+             LIMIT GREATEST(0, LEAST($14, $3 - (SELECT COUNT(*) FROM chosen) - (SELECT COUNT(*) FROM first)))
                FOR UPDATE SKIP LOCKED
         ), due AS MATERIALIZED (
+            SELECT workflow_id, is_takeover, verify_at FROM chosen
+             UNION ALL
             SELECT workflow_id, is_takeover, verify_at FROM first
              UNION ALL
             SELECT workflow_id, is_takeover, verify_at FROM second
@@ -414,6 +466,7 @@ async fn lease_due(
         second_mark,
         of_first,
         of_second,
+        chosen,
     )
     .fetch_all(tx)
     .await?;

@@ -1,4 +1,4 @@
-//! Edits overtake repairs, however many there are.
+//! Edits overtake repairs, and the edits of one team delay no other team, however many there are.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use publisher::{Config, Swept};
 use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::json;
+use tests::PATIENCE;
 
-use super::statement::{execute, stop_clock};
+use super::statement::{assert_flat, buffers, execute, stop_clock};
 use crate::proxy::{Answer, Call};
 use crate::world::{World, name, soon};
 
@@ -134,4 +135,120 @@ async fn an_edit_leaves_the_repair_lane() {
     assert!(!is_repair(&world).await);
     world.publish().await;
     world.assert_settled().await;
+}
+
+/// A team beside that of the world.
+async fn other_team(world: &World) -> i64 {
+    let made = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('other', 's', cronbox_now()) RETURNING id";
+    sqlx::query_scalar(made).fetch_one(&world.pool).await.unwrap()
+}
+
+/// So many workflows of the world's team, each edited after its schedule was made; and a workflow of another team whose
+/// schedule exists.
+async fn backlog_of_a_team(world: &mut World, count: usize) -> (Vec<WorkflowId>, WorkflowId) {
+    let mut crowd = Vec::new();
+    for _ in 0..count {
+        crowd.push(world.create("0 9 * * *", "UTC").await);
+    }
+    world.team = other_team(world).await;
+    let other = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    for id in &crowd {
+        world.patch(*id, json!({"cron_schedule": "0 10 * * *"})).await;
+    }
+    world.front.take_calls();
+    (crowd, other)
+}
+
+/// At 10 calls a second the forty edits of a team take four seconds. When the two batches in flight have been claimed, another
+/// team makes one edit: the next claim takes the oldest edits, the one after it takes edits team by team.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_teams_backlog_delays_no_other_team() {
+    let mut world = World::new().await;
+    let (crowd, edited) = backlog_of_a_team(&mut world, 40).await;
+    let publisher = world.publisher_with(Config { api_tps: 10, batch_size: 2, ..world.config() }).await;
+    for id in &crowd[..4] {
+        world.front.delay(&name(*id));
+    }
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await });
+    for id in &crowd[..4] {
+        world.front.arrival(&name(*id)).await;
+    }
+    world.patch(edited, json!({"cron_schedule": "0 12 * * *"})).await;
+    for _ in 0..4 {
+        world.front.release();
+    }
+    draining.await.unwrap().unwrap();
+    let calls = world.front.take_calls();
+    assert!(place(&calls, edited) < 10, "after {} of {} calls", place(&calls, edited), calls.len());
+    assert_eq!(world.expression(edited).await.unwrap(), "cron(0 12 * * ? *)");
+    world.assert_settled().await;
+}
+
+/// Two teams edit one workflow each without end. What one of these teams has edited before is published nevertheless: of the
+/// twenty edits before it each is published once, and few of the endless ones come between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_edits_starve_no_older_edit() {
+    let mut world = World::new().await;
+    let (crowd, other) = backlog_of_a_team(&mut world, 20).await;
+    let publisher = world.publisher_with(Config { api_tps: 20, batch_size: 2, ..world.config() }).await;
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await });
+    let last = crowd[19];
+    let mut minute = 0;
+    let editing = async {
+        while world.expression(last).await.unwrap() != "cron(0 10 * * ? *)" {
+            minute = (minute + 1) % 60;
+            for id in [crowd[0], other] {
+                world.patch(id, json!({"cron_schedule": format!("{minute} 11 * * *")})).await;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, editing).await.expect("the oldest edit starves");
+    draining.await.unwrap().unwrap();
+    let calls = world.front.take_calls();
+    assert!(place(&calls, last) < 40, "after {} of {} calls", place(&calls, last), calls.len());
+    world.assert_settled().await;
+}
+
+/// The version before enqueues without the team, and a publication of before the migration has none.
+#[tokio::test]
+async fn edits_without_a_team_are_claimed_by_age() {
+    let world = World::new().await;
+    for _ in 0..9 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    execute(&world, "UPDATE publications SET team_id = NULL WHERE workflow_id % 2 = 0".to_owned()).await;
+    let publisher = world.publisher_with(Config { batch_size: 2, ..world.config() }).await;
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 9);
+    world.assert_settled().await;
+}
+
+/// A team has 1,000 due edits, and then 100,000; another team has one. A claim by team chooses by reading about a batch, and
+/// takes what was chosen by its key.
+#[tokio::test]
+async fn claims_by_team_read_a_batch() {
+    let world = World::new().await;
+    let (team, other) = (world.team, other_team(&world).await);
+    let chosen: Vec<String> = (1_000_501..=1_000_550).map(|id: i64| id.to_string()).collect();
+    let chosen = chosen.join(",");
+    let claim = format!("('x', 60, 100, 10, FALSE, 2, 0, 1000000, FALSE, NULL, NULL, NULL, 100, 100, '{{{chosen}}}')");
+    let mut read = Vec::new();
+    for count in [1_000, 100_000] {
+        let due = format!(
+            "INSERT INTO publications (workflow_id, desired_revision, spec_hash, team_id, due_at)
+             SELECT 1000000 + nth, 1, 'none', {team}, cronbox_now() - INTERVAL '1 hour' + nth * INTERVAL '1 ms'
+               FROM generate_series(1, {count}) AS nth
+              UNION ALL
+             SELECT 2000000, 1, 'none', {other}, cronbox_now()
+             ON CONFLICT DO NOTHING"
+        );
+        execute(&world, due).await;
+        execute(&world, "ANALYZE publications".to_owned()).await;
+        read.push([
+            buffers(&world, "choose by team", "(NULL, NULL, 100, 10, 2)").await,
+            buffers(&world, "claim: ", &claim).await,
+        ]);
+    }
+    assert_flat("choose by team", read[0][0], read[1][0]);
+    assert_flat("a claim of what was chosen", read[0][1], read[1][1]);
 }

@@ -132,7 +132,7 @@ async fn a_claim_reads_from_its_mark() {
     for edits in [1_000, 19_000] {
         leave_edits(&world, edits).await;
         execute(&world, "ANALYZE publications".to_owned()).await;
-        let claim = format!("('x', 60, 100, 10, FALSE, 2, 0, 1000000, FALSE, {mark}, 100, 100)");
+        let claim = format!("('x', 60, 100, 10, FALSE, 2, 0, 1000000, FALSE, {mark}, 100, 100, '{{}}')");
         read.push([
             buffers(&world, "claim: ", &claim).await,
             buffers(&world, "read marks", "(cronbox_now() - INTERVAL '1 second', cronbox_now(), NULL)").await,

@@ -285,7 +285,7 @@ impl Hand {
         let number = self.claims;
         self.claims = number.wrapping_add(1);
         let room = most_repairs.saturating_sub(self.unanswered_repairs);
-        Wanted::of_claim(number, self.choice, if room >= most_repairs / 2 { room } else { 0 })
+        Wanted::of_claim(number, self.choice, if room >= most_repairs / 2 { room } else { 0 }, self.was_full)
     }
 
     /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims continue.
@@ -405,7 +405,7 @@ mod tests {
     use schedule::WorkflowId;
 
     use super::*;
-    use crate::claim::{Claim, Verify};
+    use crate::claim::{Claim, Order, Verify};
     use crate::settle::settlement::Outcome;
 
     #[test]
@@ -492,5 +492,28 @@ mod tests {
         let first: Vec<Lane> = (0..20).map(|_| hand.next_claim(10, began).first).collect();
         assert_eq!(first.iter().filter(|lane| **lane == Lane::Repair).count(), 2);
         assert_eq!((first[0], first[9]), (Lane::Edit, Lane::Repair));
+    }
+
+    /// If a claim takes all that is due, the order does not matter, and no statement chooses.
+    #[test]
+    fn full_claims_are_followed_by_one_by_team() {
+        let began = Instant::now();
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 2, Vec::new(), StdInstant::now());
+        let mut orders = |taken| {
+            let order = hand.next_claim(2, began).order;
+            hand.claimed(taken, 0);
+            order
+        };
+        let in_a_backlog: Vec<Order> = (0..10).map(|_| orders(2)).collect();
+        let by_team: Vec<usize> = (0..10).filter(|nth| in_a_backlog[*nth] == Order::Team).collect();
+        assert_eq!(by_team, [1, 3, 5, 7], "the tenth takes repairs first");
+        assert_eq!(orders(1), Order::Age);
+        assert_eq!(orders(1), Order::Age, "the claim before took all that was due");
+    }
+
+    #[test]
+    fn suspects_are_not_chosen_by_team() {
+        let mut hand = Hand::new(Choice::Suspects, Flight::Single, 1, Vec::new(), StdInstant::now());
+        assert!((0..10).all(|_| hand.next_claim(1, Instant::now()).order == Order::Age));
     }
 }
