@@ -26,8 +26,8 @@ const MOST_COUNTED: i64 = 100_000;
 const RELEASED_AT_ONCE: i64 = 1000;
 /// A claim in this many takes repairs first, so that a constant stream of edits leaves them a tenth.
 const REPAIRS_FIRST_IN: u32 = 10;
-/// While more edits are due than a batch, a claim in this many takes them team by team; the others take the oldest, so that
-/// no edit waits without end.
+/// While more edits are due than a batch, a claim in this many takes them team by team; the others take the oldest, so
+/// that no edit waits without end.
 const BY_TEAM_IN: u32 = 2;
 
 /// If this many claims in a row were not settled, the workflow may be what kills the publisher.
@@ -108,12 +108,13 @@ pub(crate) struct Wanted {
     pub(crate) repairs: usize,
     /// The lane from which it takes first; what is left of the batch is for the other one.
     pub(crate) first: Lane,
+    /// In which order it takes edits.
     pub(crate) order: Order,
 }
 
 impl Wanted {
-    /// What the claim with this number takes, the first being 0. `was_full` says that the claim before returned a full batch:
-    /// otherwise one claim takes all that is due, and the order does not matter.
+    /// What the claim with this number takes, the first being 0. `was_full` says that the claim before returned a full
+    /// batch: otherwise one claim takes all that is due, and the order does not matter.
     pub(crate) fn of_claim(number: u32, choice: Choice, repairs: usize, was_full: bool) -> Wanted {
         let is_for_repairs = number % REPAIRS_FIRST_IN == REPAIRS_FIRST_IN - 1;
         let first = if is_for_repairs { Lane::Repair } else { Lane::Edit };

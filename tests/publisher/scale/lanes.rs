@@ -160,8 +160,8 @@ async fn backlog_of_a_team(world: &mut World, count: usize) -> (Vec<WorkflowId>,
     (crowd, other)
 }
 
-/// At 10 calls a second the forty edits of a team take four seconds. When the two batches in flight have been claimed, another
-/// team makes one edit: the next claim takes the oldest edits, the one after it takes edits team by team.
+/// At 10 calls a second the forty edits of a team take four seconds. When the two batches in flight have been claimed,
+/// another team makes one edit: the next claim takes the oldest edits, the one after it takes edits team by team.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_teams_backlog_delays_no_other_team() {
     let mut world = World::new().await;
@@ -185,8 +185,8 @@ async fn a_teams_backlog_delays_no_other_team() {
     world.assert_settled().await;
 }
 
-/// Two teams edit one workflow each without end. What one of these teams has edited before is published nevertheless: of the
-/// twenty edits before it each is published once, and few of the endless ones come between.
+/// Two teams edit one workflow each without end. What one of these teams has edited before is published nevertheless, and
+/// few of the endless edits come between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_edits_starve_no_older_edit() {
     let mut world = World::new().await;
@@ -223,8 +223,8 @@ async fn edits_without_a_team_are_claimed_by_age() {
     world.assert_settled().await;
 }
 
-/// A team has 1,000 due edits, and then 100,000; another team has one. A claim by team chooses by reading about a batch, and
-/// takes what was chosen by its key.
+/// A team has 1,000 due edits, and then 100,000; another team has one. A claim by team chooses by reading about a batch,
+/// and takes what was chosen by its key.
 #[tokio::test]
 async fn claims_by_team_read_a_batch() {
     let world = World::new().await;

@@ -1,14 +1,14 @@
 //! Step 3 of 7: which edits a claim takes team by team, while more are due than a batch.
 //!
-//! By age only, a team that edits all of its workflows would delay the edits of all other teams until its own are published.
-//! A choice locks and changes nothing: the claim takes what is still due, under the conditions that it has for all
-//! workflows, and fills its batch by age. So a choice that is out of date, or that fails, costs only fairness.
+//! By age only, a team that edits all of its workflows would delay the edits of all other teams until its own are
+//! published. A choice locks and changes nothing: the claim takes what is still due, under the conditions that it has for
+//! all workflows, and fills its batch by age. So a choice that is out of date, or that fails, costs only fairness.
 
 use db::PgPool;
 
 use super::low_water::Marks;
 
-/// How many edits are chosen, and which of them are suspects, which no claim of others takes.
+/// How many edits are chosen, and what makes a suspect, which is not chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub(super) edits: i64,
@@ -18,8 +18,8 @@ pub(super) struct Demand {
     pub(super) crashes: i32,
 }
 
-/// Chooses edits: the oldest one of each team, then the second one of each, and so on. A choice that fails is logged, and the
-/// claim goes on by age.
+/// Chooses edits: the oldest one of each team, then the second one of each, and so on. A choice that fails is logged, and
+/// the claim goes on by age.
 pub(super) async fn choose_or_none(pool: &PgPool, demand: Demand, marks: Marks) -> Vec<i64> {
     choose_by_team(pool, demand, marks).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "edits not chosen team by team; this claim takes them by age");
@@ -31,8 +31,8 @@ async fn choose_by_team(pool: &PgPool, demand: Demand, marks: Marks) -> sqlx::Re
     sqlx::query_scalar!(
         r#"
         -- choose by team: what is due is read by an index whose first column is the team, from the mark on, so that the
-        -- backlog of a team is read only as far as its share. The rows are compared as a pair and ordered by both columns,
-        -- because then no other index has their order, whatever the statistics say
+        -- backlog of a team is read only as far as its share. Both columns are compared as a pair, and ordered by, because
+        -- then no other index has this order, whatever the statistics say
         WITH clock AS MATERIALIZED (
             SELECT cronbox_now() AS now
         ), bounds AS MATERIALIZED (
