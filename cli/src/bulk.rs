@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     Delete(OfWorkflows),
     /// Run workflows now.
     Fire(OfWorkflows),
-    /// Repeat runs that have ended, for example all that failed since 02:00 and have not succeeded in another run.
+    /// Repeat runs that failed, timed out or were abandoned, and have not succeeded in another run; others by --state or --run.
     Retry(OfRuns),
     /// End runs that have not ended.
     Cancel(OfRuns),

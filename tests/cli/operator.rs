@@ -86,6 +86,20 @@ async fn all_runs_that_failed_run_again() {
     s.end().await;
 }
 
+/// The span of an outage also has runs that succeeded.
+#[tokio::test]
+async fn bulk_retries_leave_successes_alone() {
+    let (s, person, _) = story_with_failed_runs(2).await;
+    person.ok(&["workflow", "create", "fine", "--log", "m"]).await;
+    person.ok(&["workflow", "fire", "fine"]).await;
+    s.runs_end().await;
+    for (words, total) in [(&[][..], 2), (&["--state", "succeeded"][..], 1)] {
+        let operation = person.json(&[&["bulk", "retry", "--last", "1h"], words].concat()).await;
+        assert_eq!(operation["total"], total, "{words:?}");
+    }
+    s.end_early().await;
+}
+
 /// A forgotten filter would be all of the team.
 #[tokio::test]
 async fn all_of_a_team_needs_a_confirmation() {

@@ -185,6 +185,31 @@ async fn work_that_is_done_is_not_repeated() {
     s.end_early().await;
 }
 
+/// The span of an outage also has runs that succeeded: payroll must not be sent twice.
+#[tokio::test]
+async fn retries_without_states_repeat_only_failures() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let (failing, fine) = (create_failing(&s, "failing").await, create_failing(&s, "fine").await);
+    mend(&s, fine).await;
+    fire_now(&s, failing).await;
+    fire_now(&s, fine).await;
+    let run_of = async |workflow| s.runs_of(workflow).await[0]["id"].as_str().unwrap().to_owned();
+    let (failed, succeeded) = (run_of(failing).await, run_of(fine).await);
+    let selected = async |filter: Value| {
+        let body = json!({"verb": "retry", "filter": filter});
+        let dry = s.editor().post("/api/v1/bulk?dry_run=true", &body).await.expect(200).json;
+        dry["changes"][0]["after"]["sample"].clone()
+    };
+    let since = "2026-03-02T08:00:00Z";
+    for filter in [json!({"from": since}), json!({"workflow_ids": [failing.0, fine.0]}), json!({})] {
+        assert_eq!(selected(filter.clone()).await, json!([format!("run:{failed}")]), "{filter}");
+    }
+    for filter in [json!({"from": since, "run_states": ["succeeded"]}), json!({"run_ids": [succeeded]})] {
+        assert_eq!(selected(filter.clone()).await, json!([format!("run:{succeeded}")]), "{filter}");
+    }
+    s.end_early().await;
+}
+
 async fn make_fail(s: &Story, workflow: WorkflowId) {
     let mut action = refused_action();
     action["message"] = Value::Null;

@@ -11,5 +11,5 @@ mod request;
 
 pub use advance::{JOB, Pass, advance_operations};
 pub use list::{Item, Operation, cancel_operation, find_operation, list_items, list_operations, remove_old};
-pub use operation::{Filter, Outcome, Request, State, Verb};
+pub use operation::{Filter, Outcome, Request, State, Verb, WORTH_A_RETRY};
 pub use request::{Created, create_operation};

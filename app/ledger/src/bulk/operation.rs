@@ -79,6 +79,9 @@ pub enum Outcome {
     Refused,
 }
 
+/// The runs that a retry repeats, if its caller names neither states nor runs: one that succeeded is not repeated by mistake.
+pub const WORTH_A_RETRY: [RunState; 3] = [RunState::Failed, RunState::TimedOut, RunState::Abandoned];
+
 /// Which workflows or runs an operation has; an empty filter has all of the team that are not archived, or have not ended.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {

@@ -22,9 +22,6 @@ pub(super) fn routes() -> Router<Console> {
     Router::new().route("/runs/bulk", get(show).post(start))
 }
 
-/// States that a retry of all that match selects, if no state is chosen: a run that succeeded is not repeated by mistake.
-const WORTH_A_RETRY: [&str; 3] = ["failed", "timed_out", "abandoned"];
-
 /// Which runs, and what to do with them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -161,6 +158,7 @@ impl Selection {
         self.all == "true"
     }
 
+    /// Whether the API selects only failures, because neither states nor runs are chosen.
     fn is_of_failures(&self) -> bool {
         self.is_all() && self.verb == "retry" && self.state.is_empty()
     }
@@ -184,9 +182,7 @@ impl Selection {
             filter["run_ids"] = json!(self.id);
             return Ok(body);
         }
-        if self.is_of_failures() {
-            filter["run_states"] = json!(WORTH_A_RETRY);
-        } else if !self.state.is_empty() {
+        if !self.state.is_empty() {
             filter["run_states"] = json!(self.state);
         }
         if !self.workflow_id.is_empty() {
@@ -246,10 +242,12 @@ mod tests {
         assert!(read("verb=cancel&all=true&trigger=retry").is_err() && read("verb=cancel&id=a&trigger=retry").is_ok());
     }
 
+    /// The API repeats only failures if neither states nor runs are named.
     #[test]
-    fn a_retry_of_all_repeats_only_failures() {
-        let failures = json!(["failed", "timed_out", "abandoned"]);
-        assert_eq!(body_of("verb=retry&all=true")["filter"]["run_states"], failures);
+    fn a_retry_of_all_leaves_states_to_the_api() {
+        assert_eq!(body_of("verb=retry&all=true")["filter"], json!({}));
+        assert!(read("verb=retry&all=true").unwrap().is_of_failures());
         assert_eq!(body_of("verb=retry&all=true&state=cancelled")["filter"]["run_states"], json!(["cancelled"]));
+        assert!(!read("verb=retry&all=true&state=cancelled").unwrap().is_of_failures());
     }
 }

@@ -56,9 +56,9 @@ pub struct BulkBody {
     expected_total: Option<i32>,
 }
 
-/// Which workflows or runs; without a filter all of the team that are not archived, and that have ended (`retry`) or have not
-/// ended (`cancel`). At most 100,000 are selected. `retry` leaves out a run that did not succeed if another run of its due
-/// time, or of the same manual run, has; of several that match it takes the newest.
+/// Which workflows or runs; without a filter all of the team that are not archived, that failed, timed out or were abandoned
+/// (`retry`), or that have not ended (`cancel`). At most 100,000 are selected. `retry` leaves out a run that did not succeed if
+/// another run of its due time, or of the same manual run, has; of several that match it takes the newest.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkFilter {
@@ -70,7 +70,8 @@ pub struct BulkFilter {
     q: Option<String>,
     /// Only these runs, at most 1,000; with `retry` and `cancel`.
     run_ids: Option<Vec<Uuid>>,
-    /// Only runs in one of these states; with `retry` and `cancel`.
+    /// Only runs in one of these states; with `retry` and `cancel`. A `retry` without it and without `run_ids` is of runs that
+    /// failed, timed out or were abandoned: name `succeeded` to repeat also what succeeded.
     #[serde(default)]
     run_states: Vec<RunState>,
     /// Only runs that were accepted at or after this time, to the millisecond; with `retry` and `cancel`.
@@ -213,6 +214,9 @@ fn parse_filter(filter: BulkFilter, verb: Verb) -> Result<Filter, FieldError> {
     q.as_deref().map_or(Ok(()), |q| field::check_text("filter.q", q, 0, 200))?;
     let instant = |name, time: Option<DateTime<Utc>>| time.map(|time| field::check_instant(name, time)).transpose();
     let (from, to) = (instant("filter.from", from)?, instant("filter.to", to)?);
+    // The span of an outage also has runs that succeeded.
+    let has_default = verb == Verb::Retry && run_states.is_empty() && run_ids.is_none();
+    let run_states = if has_default { bulk::WORTH_A_RETRY.to_vec() } else { run_states };
     Ok(Filter { workflow_ids, workflow_state: state, q, run_ids, run_states, from, to })
 }
 

@@ -149,13 +149,12 @@ impl Fields {
         if is_of_runs(verb) { self.filter_of_runs(verb, Some(ids), now) } else { json!({ "workflow_ids": ids }) }
     }
 
-    /// Runs that failed of late, or that have not ended.
+    /// Runs that failed of late, or that have not ended. Of a retry without states the API selects the failures.
     fn filter_of_runs(&self, verb: BulkVerb, ids: Option<&[i64]>, now: DateTime<Utc>) -> Value {
         let to = times::end_of_selection(&now);
         match verb {
             BulkVerb::Retry => json!({
                 "workflow_ids": ids,
-                "run_states": ["failed", "timed_out", "abandoned"],
                 "from": times::for_machines(&self.since(now)),
                 "to": to,
             }),
