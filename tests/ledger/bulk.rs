@@ -386,6 +386,17 @@ async fn what_makes_no_sense_is_refused() {
     refused(json!({"verb": "pause", "filter": {"run_states": ["failed"]}}), "invalid_field", Some("filter.run_states"))
         .await;
     refused(json!({"verb": "retry", "filter": {"q": "x"}}), "invalid_field", Some("filter.q")).await;
+    // A program fills them from a variable that is not set.
+    for verb in ["cancel", "retry"] {
+        let body = json!({"verb": verb, "filter": {"run_states": []}});
+        refused(body, "invalid_field", Some("filter.run_states")).await;
+    }
+    for q in ["", " "] {
+        refused(json!({"verb": "archive", "filter": {"q": q}}), "invalid_field", Some("filter.q")).await;
+    }
+    refused(json!({"verb": "fire", "filter": {"workflow_ids": []}}), "nothing_selected", None).await;
+    refused(json!({"verb": "cancel", "filter": {"run_ids": []}}), "nothing_selected", None).await;
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations").await, 0);
     refused(json!({"verb": "resume", "reason": "x"}), "invalid_field", Some("reason")).await;
     refused(json!({"verb": "pause", "until": "2020-01-01T00:00:00Z"}), "invalid_field", Some("until")).await;
     refused(

@@ -72,8 +72,7 @@ pub struct BulkFilter {
     run_ids: Option<Vec<Uuid>>,
     /// Only runs in one of these states; with `retry` and `cancel`. A `retry` without it and without `run_ids` is of runs that
     /// failed, timed out or were abandoned: name `succeeded` to repeat also what succeeded.
-    #[serde(default)]
-    run_states: Vec<RunState>,
+    run_states: Option<Vec<RunState>>,
     /// Only runs that were accepted at or after this time, to the millisecond; with `retry` and `cancel`.
     from: Option<DateTime<Utc>>,
     /// Only runs that were accepted before this time, to the millisecond; with `retry` and `cancel`.
@@ -189,21 +188,9 @@ fn parse_request(body: BulkBody, team_id: i64, now: DateTime<Utc>) -> Result<Req
 }
 
 fn parse_filter(filter: BulkFilter, verb: Verb) -> Result<Filter, FieldError> {
+    refuse_foreign(&filter, verb)?;
+    refuse_empty(&filter)?;
     let BulkFilter { workflow_ids, state, q, run_ids, run_states, from, to } = filter;
-    let of_runs = [
-        ("filter.run_ids", run_ids.is_some()),
-        ("filter.run_states", !run_states.is_empty()),
-        ("filter.from", from.is_some()),
-        ("filter.to", to.is_some()),
-    ];
-    let of_workflows = [("filter.state", state.is_some()), ("filter.q", q.is_some())];
-    let (foreign, items) = if verb.is_of_runs() { (&of_workflows[..], "workflows") } else { (&of_runs[..], "runs") };
-    if let Some((field, _)) = foreign.iter().find(|(_, is_set)| *is_set) {
-        return Err(FieldError::invalid(
-            *field,
-            format!("{field} selects {items}, and the verb does not apply to them"),
-        ));
-    }
     let counts = [
         ("filter.workflow_ids", workflow_ids.as_ref().map(Vec::len)),
         ("filter.run_ids", run_ids.as_ref().map(Vec::len)),
@@ -214,10 +201,47 @@ fn parse_filter(filter: BulkFilter, verb: Verb) -> Result<Filter, FieldError> {
     q.as_deref().map_or(Ok(()), |q| field::check_text("filter.q", q, 0, 200))?;
     let instant = |name, time: Option<DateTime<Utc>>| time.map(|time| field::check_instant(name, time)).transpose();
     let (from, to) = (instant("filter.from", from)?, instant("filter.to", to)?);
-    // The span of an outage also has runs that succeeded.
-    let has_default = verb == Verb::Retry && run_states.is_empty() && run_ids.is_none();
-    let run_states = if has_default { bulk::WORTH_A_RETRY.to_vec() } else { run_states };
+    let run_states = match run_states {
+        Some(states) => states,
+        // The span of an outage also has runs that succeeded.
+        None if verb == Verb::Retry && run_ids.is_none() => bulk::WORTH_A_RETRY.to_vec(),
+        None => Vec::new(),
+    };
     Ok(Filter { workflow_ids, workflow_state: state, q, run_ids, run_states, from, to })
+}
+
+/// Refuses a field that selects workflows if the verb has runs, and the reverse.
+fn refuse_foreign(filter: &BulkFilter, verb: Verb) -> Result<(), FieldError> {
+    let of_runs = [
+        ("filter.run_ids", filter.run_ids.is_some()),
+        ("filter.run_states", filter.run_states.is_some()),
+        ("filter.from", filter.from.is_some()),
+        ("filter.to", filter.to.is_some()),
+    ];
+    let of_workflows = [("filter.state", filter.state.is_some()), ("filter.q", filter.q.is_some())];
+    let (foreign, items) = if verb.is_of_runs() { (&of_workflows[..], "workflows") } else { (&of_runs[..], "runs") };
+    match foreign.iter().find(|(_, is_set)| *is_set) {
+        Some((field, _)) => {
+            let detail = format!("{field} selects {items}, and the verb does not apply to them");
+            Err(FieldError::invalid(*field, detail))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses an empty value, for example of a variable that a program has not set: it would select all.
+fn refuse_empty(filter: &BulkFilter) -> Result<(), FieldError> {
+    let empty = [
+        ("filter.run_states", filter.run_states.as_ref().is_some_and(Vec::is_empty)),
+        ("filter.q", filter.q.as_deref().is_some_and(|q| q.trim().is_empty())),
+    ];
+    match empty.into_iter().find(|(_, is_empty)| *is_empty) {
+        Some((field, _)) => {
+            let detail = format!("{field} must not be empty: name what it selects, or leave it out");
+            Err(FieldError::invalid(field, detail))
+        }
+        None => Ok(()),
+    }
 }
 
 /// List bulk operations, the newest first.
