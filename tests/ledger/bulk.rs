@@ -1,5 +1,6 @@
 //! Bulk operations: one request for many workflows or runs, each item once.
 
+use futures::future::join_all;
 use ledger::bulk::advance_operations;
 use ledger::requested_fires::DefaultRate;
 use schedule::WorkflowId;
@@ -371,6 +372,49 @@ async fn bulk_resumes_give_slots_to_waiting_runs() {
     let pass = advance_operations(&s.pool, DefaultRate(0), &s.clock).await.unwrap();
     assert_eq!((pass.edits, pass.runs), (1, 1), "it notifies the publisher and the executor");
     assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule accepted");
+    s.end_early().await;
+}
+
+/// More runs than an operation may have, which wait for a slot.
+const TOO_MANY_QUEUED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+    SELECT gen_random_uuid(), id, 'manual', 'queued', cronbox_now(), cronbox_now()
+      FROM workflows, generate_series(1, 100001)";
+
+const REFUSE_ITEMS: &str =
+    "CREATE FUNCTION refuse_items() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'an item is written'; END $$;
+     CREATE TRIGGER refuse_items BEFORE INSERT ON bulk_items FOR EACH STATEMENT EXECUTE FUNCTION refuse_items()";
+
+/// A selection of 100,000 that is written and taken back costs the disk as much as one that stays.
+#[tokio::test]
+async fn refused_requests_and_dry_runs_write_no_items() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    s.create_with(json!({"name": "report"})).await;
+    s.execute(REFUSE_ITEMS).await;
+    let pause = |total: i64| json!({"verb": "pause", "expected_total": total});
+    request(&s.editor(), &pause(2)).await.refused(409, "selection_changed", None);
+    let dry = s.editor().post("/api/v1/bulk?dry_run=true", &pause(1)).await.expect(200).json;
+    assert_eq!(dry["changes"][0]["after"]["total"], 1);
+    s.execute(TOO_MANY_QUEUED).await;
+    request(&s.editor(), &json!({"verb": "cancel"})).await.refused(400, "invalid_field", Some("filter"));
+    s.execute(
+        "INSERT INTO bulk_operations (id, team_id, verb, total, actor, created_on)
+         SELECT gen_random_uuid(), team_id, 'pause', 1, 'test', cronbox_now() FROM workflows, generate_series(1, 10)",
+    )
+    .await;
+    request(&s.editor(), &pause(1)).await.refused(409, "bulk_running", None);
+    s.end_early().await;
+}
+
+/// Each of them selects before it writes, so without a line they would count the same operations.
+#[tokio::test]
+async fn requests_at_once_keep_to_the_limit() {
+    let s = Story::today().await;
+    s.create_with(json!({"name": "report"})).await;
+    let (api, body) = (s.editor(), json!({"verb": "pause"}));
+    let answers = join_all((0..16).map(|_| request(&api, &body))).await;
+    let accepted = answers.iter().filter(|answer| answer.status == 202).count();
+    let refused = answers.iter().filter(|answer| answer.json["code"] == "bulk_running").count();
+    assert_eq!((accepted, refused), (10, 6));
     s.end_early().await;
 }
 

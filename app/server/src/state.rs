@@ -99,6 +99,8 @@ pub struct Parts {
     courier: OnceLock<Courier>,
     /// The receiver of pings, if the operator has set one.
     heartbeat: OnceLock<Heartbeat>,
+    /// The requests for bulk operations of a team, which select up to 100,000 rows each, one after another.
+    pub(crate) bulk_requests_of_team: Lines<i64>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
 }
@@ -142,6 +144,7 @@ impl App {
             requests: TaskTracker::default(),
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
+            bulk_requests_of_team: Lines::new(1, usize::MAX),
             lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
             identity_provider: OnceLock::new(),
             courier: OnceLock::new(),

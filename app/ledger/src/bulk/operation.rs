@@ -79,6 +79,44 @@ pub enum Outcome {
     Refused,
 }
 
+/// Items of one operation at most.
+pub(super) const MOST_ITEMS: i64 = 100_000;
+
+/// A workflow or run to which an operation is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Selected {
+    /// The workflow.
+    pub(super) workflow_id: i64,
+    /// The run, of retry and cancel.
+    pub(super) run_id: Option<Uuid>,
+}
+
+impl Selected {
+    /// Its name in the audit log and in the answer to a dry run.
+    pub(super) fn subject(&self) -> String {
+        match self.run_id {
+            Some(run) => format!("run:{run}"),
+            None => format!("workflow:{}", self.workflow_id),
+        }
+    }
+}
+
+/// What the filter of a request selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// These, in the order in which they are processed.
+    Items(Vec<Selected>),
+    /// More than an operation has.
+    TooMany,
+}
+
+impl Selection {
+    /// Those of a statement that reads one more than [`MOST_ITEMS`].
+    pub(super) fn of_rows(rows: Vec<Selected>) -> Self {
+        if rows.len() as i64 > MOST_ITEMS { Self::TooMany } else { Self::Items(rows) }
+    }
+}
+
 /// The runs that a retry repeats, if its caller names neither states nor runs: one that succeeded is not repeated by mistake.
 pub const WORTH_A_RETRY: [RunState; 3] = [RunState::Failed, RunState::TimedOut, RunState::Abandoned];
 

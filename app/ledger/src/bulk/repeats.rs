@@ -11,28 +11,26 @@ use schedule::WorkflowId;
 use uuid::Uuid;
 use workflows::id::first_id_of;
 
-use super::operation::Request;
+use super::operation::{MOST_ITEMS, Request, Selected, Selection};
 use crate::runs::RunState;
 
 /// No id of a run is later than now by more than the clocks of instances differ.
 const LATEST: TimeDelta = TimeDelta::days(1);
 
-/// Selects the runs that an operation repeats, in the order of their ids; returns how many. If more than `most` runs match its
-/// filter, it returns how many match, at most one more than `most`.
+/// Selects the runs that an operation repeats, in the order of their ids. They are too many if so many match its filter, also
+/// those whose work is done.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub(super) async fn select_repeats(
     tx: &mut PgConnection,
-    id: Uuid,
     request: &Request,
-    most: i64,
     now: DateTime<Utc>,
-) -> sqlx::Result<u64> {
+) -> sqlx::Result<Selection> {
     let filter = &request.filter;
     let (first, end) = filter.id_bounds();
     let states = filter.state_names();
-    let found = sqlx::query!(
+    let rows = sqlx::query!(
         r#"
         -- the runs that a bulk operation repeats: of a due time, or of a manual run and its retries, the newest that matches,
         -- and none if one of them has succeeded since the first. Only a retry or a backfill repeats a run, so those of the
@@ -40,18 +38,18 @@ pub(super) async fn select_repeats(
         WITH matching AS MATERIALIZED (
             SELECT id, workflow_id, state, retry_of, COALESCE(occurrence_id, retry_of, id) AS work, COALESCE(retry_of, id) AS first_id
               FROM runs
-             WHERE team_id = $2 AND id >= $3 AND id < $4
+             WHERE team_id = $1 AND id >= $2 AND id < $3
                AND state IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'abandoned')
-               AND (cardinality($5::text[]) = 0 OR state = ANY($5))
-               AND ($6::bigint[] IS NULL OR workflow_id = ANY($6))
-               AND ($7::uuid[] IS NULL OR id = ANY($7))
+               AND (cardinality($4::text[]) = 0 OR state = ANY($4))
+               AND ($5::bigint[] IS NULL OR workflow_id = ANY($5))
+               AND ($6::uuid[] IS NULL OR id = ANY($6))
              ORDER BY id
-             LIMIT $8
+             LIMIT $7
         ), succeeded AS MATERIALIZED (
             SELECT id, COALESCE(occurrence_id, retry_of, id) AS work
               FROM runs
-             WHERE team_id = $2 AND trigger IN ('retry', 'backfill') AND state = 'succeeded'
-               AND id >= (SELECT first_id FROM matching ORDER BY first_id LIMIT 1) AND id < $9
+             WHERE team_id = $1 AND trigger IN ('retry', 'backfill') AND state = 'succeeded'
+               AND id >= (SELECT first_id FROM matching ORDER BY first_id LIMIT 1) AND id < $8
         ), compared AS (
             SELECT *, first_value(CASE WHEN is_proof THEN id END)
                           OVER (PARTITION BY work ORDER BY is_proof DESC, id DESC) AS last_success
@@ -70,26 +68,29 @@ pub(super) async fn select_repeats(
                        AND (m.retry_of IS NULL
                             OR (SELECT count(*) FROM runs r WHERE r.id = m.retry_of AND r.state = 'succeeded') = 0))
              ORDER BY m.work, m.id DESC
-        ), inserted AS (
-            INSERT INTO bulk_items (operation_id, nth, workflow_id, run_id)
-            SELECT $1, row_number() OVER (ORDER BY id), workflow_id, id FROM repeated
         )
-        SELECT (SELECT count(*) FROM matching) AS "matching!", (SELECT count(*) FROM repeated) AS "repeated!"
+        SELECT c.matching AS "matching!", r.workflow_id AS "workflow_id?", r.id AS "run_id?"
+          FROM (SELECT count(*) AS matching FROM matching) AS c
+          LEFT JOIN repeated r ON c.matching < $7
+         ORDER BY r.id
         "#,
-        id,
         request.team_id,
         first,
         end,
         &states,
         filter.workflow_ids.as_deref(),
         filter.run_ids.as_deref(),
-        most + 1,
+        MOST_ITEMS + 1,
         first_id_of(now + LATEST),
     )
-    .fetch_one(tx)
+    .fetch_all(tx)
     .await?;
-    let selected = if found.matching > most { found.matching } else { found.repeated };
-    Ok(u64::try_from(selected).unwrap_or_default())
+    if rows.iter().any(|row| row.matching > MOST_ITEMS) {
+        return Ok(Selection::TooMany);
+    }
+    let repeated =
+        rows.into_iter().filter_map(|row| Some(Selected { workflow_id: row.workflow_id?, run_id: Some(row.run_id?) }));
+    Ok(Selection::Items(repeated.collect()))
 }
 
 /// What the other runs of a due time, or of a manual run, say about a retry of one of them.
