@@ -358,6 +358,24 @@ async fn bulk_cancels_give_slots_to_waiting_runs() {
     s.end_early().await;
 }
 
+/// A run that waited had no slot. A check for the next run would read all others that wait, for each of them.
+#[tokio::test]
+async fn cancels_of_waiting_runs_check_no_others() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let workflow = hourly(&s, json!({"overlap_policy": "queue"})).await;
+    for time in ["2026-03-02T09:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T11:00:00Z"] {
+        assert_eq!(fire_on_time(&s, workflow, time).await, "accepted");
+    }
+    let waiting = json!({"verb": "cancel", "filter": {"run_states": ["queued"]}});
+    for (body, cancelled, advanced) in [(waiting, 2, 0), (json!({"verb": "cancel"}), 1, 1)] {
+        assert_eq!(request(&s.editor(), &body).await.expect(202).json["total"], cancelled);
+        let pass = advance_operations(&s.pool, DefaultRate(0), &s.clock).await.unwrap();
+        assert_eq!((pass.runs, pass.advanced), (cancelled, advanced));
+    }
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'cancelled'").await, 3);
+    s.end_early().await;
+}
+
 /// As a resume of one workflow does, without a turn of the job `queue`.
 #[tokio::test]
 async fn bulk_resumes_give_slots_to_waiting_runs() {

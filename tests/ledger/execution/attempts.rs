@@ -222,7 +222,7 @@ async fn runs_can_be_cancelled_until_they_end() {
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2})).await;
     let waits = accept(&s, wf).await;
     s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1", 1).await;
-    assert_eq!(cancel(&s, waits).await, Cancelled::Done, "between two tries");
+    assert_eq!(cancel(&s, waits).await, Cancelled::FreedSlot, "between two tries");
     assert_eq!(run(&s, waits).await["state"], "cancelled");
     assert_eq!(cancel(&s, waits).await, Cancelled::TooLate);
     s.execute("UPDATE runs SET late_result = NULL").await;

@@ -30,6 +30,8 @@ pub struct Pass {
     pub runs: u64,
     /// Workflows edited.
     pub edits: u64,
+    /// Items after which the runs of their workflow that wait were checked, each in a further transaction.
+    pub advanced: u64,
     /// Whether an operation has more items that may be processed now.
     pub has_more: bool,
 }
@@ -71,10 +73,15 @@ impl Pass {
         match effect {
             Effect::Nothing => {}
             Effect::Edit => self.edits += 1,
-            Effect::Run | Effect::FreeSlot => self.runs += 1,
+            Effect::Run => self.runs += 1,
+            Effect::FreeSlot => {
+                self.runs += 1;
+                self.advanced += 1;
+            }
             Effect::Resume => {
                 self.edits += 1;
                 self.runs += 1;
+                self.advanced += 1;
             }
         }
     }
@@ -93,7 +100,7 @@ enum Effect {
     Nothing,
     Edit,
     Run,
-    /// A run that had not started was cancelled.
+    /// A run was cancelled that had a slot and had not started.
     FreeSlot,
     /// A workflow was resumed: runs of it that waited may start.
     Resume,
@@ -269,8 +276,10 @@ async fn cancel(
 ) -> sqlx::Result<Applied> {
     let effect = match runs::cancel_run(tx, run, edit.now).await? {
         Cancelled::TooLate => return Ok(Applied::Refused("run_ended")),
-        Cancelled::Requested => Effect::Run,
-        Cancelled::Done => Effect::FreeSlot,
+        // Nothing gets a slot from a run that had none, and a check would read all runs of the workflow that wait: for each of
+        // 50,000 items, all others. What waited behind it is started by the job `queue`.
+        Cancelled::Requested | Cancelled::LeftQueue => Effect::Run,
+        Cancelled::FreedSlot => Effect::FreeSlot,
     };
     let subject = format!("run:{run} of workflow:{workflow}");
     let entry = Entry { verb: "cancel", subject, team_id: Some(team), before: None, after: None };

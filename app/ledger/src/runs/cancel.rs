@@ -11,8 +11,10 @@ use super::RunState;
 pub enum Cancelled {
     /// The run is in progress; its executor stops it at its next heartbeat.
     Requested,
-    /// The run had not started, and never will start.
-    Done,
+    /// The run had a slot, had not started, and never will start: a run that waits may get the slot.
+    FreedSlot,
+    /// The run waited for a slot, and never will start.
+    LeftQueue,
     /// The run has already ended, or does not exist.
     TooLate,
 }
@@ -32,15 +34,13 @@ pub async fn cancel_run(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> 
                SET cancel_requested_on = COALESCE(r.cancel_requested_on, $2)
               FROM locked
              WHERE r.id = locked.id AND locked.state = 'running'
-            RETURNING r.state
         ), cancelled AS (
             DELETE FROM runs_live r USING locked WHERE r.id = locked.id AND locked.state <> 'running' RETURNING r AS run
         ), ended AS (
             INSERT INTO runs_ended
             SELECT e.* FROM cancelled CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, 'cancelled_on_request') AS e
-            RETURNING state
         )
-        SELECT state AS "state!: RunState" FROM requested UNION ALL SELECT state FROM ended
+        SELECT state AS "state!: RunState" FROM locked
         "#,
         id,
         now,
@@ -49,7 +49,8 @@ pub async fn cancel_run(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> 
     .await?;
     Ok(match state {
         Some(RunState::Running) => Cancelled::Requested,
-        Some(_) => Cancelled::Done,
+        Some(RunState::Queued) => Cancelled::LeftQueue,
+        Some(_) => Cancelled::FreedSlot,
         None => Cancelled::TooLate,
     })
 }

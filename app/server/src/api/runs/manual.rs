@@ -197,7 +197,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;
     let after = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     match cancelled {
-        Cancelled::Requested | Cancelled::Done => {
+        Cancelled::Requested | Cancelled::FreedSlot | Cancelled::LeftQueue => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);
             let team_id = workflows::find_team(&mut tx, WorkflowId(before.workflow_id)).await?;
             let entry = Entry { verb: "cancel", subject, team_id, before: None, after: None };
@@ -208,7 +208,8 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     }
     let view = read_detail(&mut tx, after).await?;
     tx.commit().await?;
-    if cancelled == Cancelled::Done {
+    // A run that waited may have been the one that others waited behind.
+    if matches!(cancelled, Cancelled::FreedSlot | Cancelled::LeftQueue) {
         queue::advance_after_commit(&app.pools.edits, WorkflowId(before.workflow_id), edit.now).await;
         app.wake.notify();
     }
