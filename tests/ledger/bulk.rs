@@ -1,7 +1,9 @@
 //! Bulk operations: one request for many workflows or runs, each item once.
 
+use std::time::Duration;
+
 use futures::future::join_all;
-use ledger::bulk::advance_operations;
+use ledger::bulk::{BulkCursor, PASS, Pass, advance_operations};
 use ledger::requested_fires::DefaultRate;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -21,6 +23,14 @@ async fn finish(s: &Story, created: &Answer) -> Value {
     s.job("bulk").await;
     let path = format!("/api/v1/bulk/{}", created.json["id"].as_str().unwrap());
     s.editor().get(&path).await.expect(200).json
+}
+
+/// One pass of the job over all teams, by an instance of its own.
+async fn advance(s: &Story) -> Pass {
+    let mut pass = Pass::default();
+    let cursor = BulkCursor::default();
+    advance_operations(&s.pool, &cursor, PASS, DefaultRate(0), &s.clock, &mut pass).await.unwrap();
+    pass
 }
 
 async fn items(s: &Story, created: &Answer, query: &str) -> Vec<Value> {
@@ -369,7 +379,7 @@ async fn cancels_of_waiting_runs_check_no_others() {
     let waiting = json!({"verb": "cancel", "filter": {"run_states": ["queued"]}});
     for (body, cancelled, advanced) in [(waiting, 2, 0), (json!({"verb": "cancel"}), 1, 1)] {
         assert_eq!(request(&s.editor(), &body).await.expect(202).json["total"], cancelled);
-        let pass = advance_operations(&s.pool, DefaultRate(0), &s.clock).await.unwrap();
+        let pass = advance(&s).await;
         assert_eq!((pass.runs, pass.advanced), (cancelled, advanced));
     }
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'cancelled'").await, 3);
@@ -387,7 +397,7 @@ async fn bulk_resumes_give_slots_to_waiting_runs() {
     s.job("queue").await;
     assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule queued");
     request(&s.editor(), &json!({"verb": "resume"})).await.expect(202);
-    let pass = advance_operations(&s.pool, DefaultRate(0), &s.clock).await.unwrap();
+    let pass = advance(&s).await;
     assert_eq!((pass.edits, pass.runs), (1, 1), "it notifies the publisher and the executor");
     assert_eq!(s.runs(workflow).await, "2026-03-02T09:00Z schedule accepted");
     s.end_early().await;
@@ -512,9 +522,7 @@ async fn teams_and_copies_of_the_job_share_nothing() {
     }
     s.editor().post_empty(&format!("{path}:cancel")).await.refused(404, "not_found", None);
     let ours = request(&s.editor(), &by_id).await.expect(202);
-    let pass = || advance_operations(&s.pool, DefaultRate(0), &s.clock);
-    let (one, two) = tokio::join!(pass(), pass());
-    let (one, two) = (one.unwrap(), two.unwrap());
+    let (one, two) = tokio::join!(advance(&s), advance(&s));
     // Of a team only the oldest operation, and in each copy of the job another one at most.
     assert!((51..=101).contains(&(one.processed + two.processed)), "{one:?} {two:?}");
     let path = format!("/api/v1/bulk/{}", ours.json["id"].as_str().unwrap());
@@ -525,6 +533,52 @@ async fn teams_and_copies_of_the_job_share_nothing() {
     );
     let audited = "SELECT count(*) FROM audit_log WHERE verb = 'pause' AND subject LIKE 'workflow:%'";
     assert_eq!(s.count(audited).await, i64::try_from(one.edits + two.edits).unwrap(), "each once");
+    s.end_early().await;
+}
+
+/// The time of a pass is over after each item, so the next pass continues behind the team, which has another item.
+#[tokio::test]
+async fn a_cut_pass_comes_to_each_team() {
+    let s = Story::today().await;
+    for api in [s.editor(), another_team(&s).await] {
+        for name in ["a", "b"] {
+            let body = json!({"name": name, "action": {"type": "log", "message": "m"}});
+            api.post("/api/v1/workflows", &body).await.expect(201);
+        }
+        request(&api, &json!({"verb": "pause"})).await.expect(202);
+    }
+    let cursor = BulkCursor::default();
+    let pass = async |limit| {
+        let mut pass = Pass::default();
+        advance_operations(&s.pool, &cursor, limit, DefaultRate(0), &s.clock, &mut pass).await.unwrap();
+        (pass.processed, pass.has_more)
+    };
+    for teams in 1..=2 {
+        assert_eq!(pass(Duration::ZERO).await, (1, true));
+        assert_eq!(s.count("SELECT count(*) FROM bulk_operations WHERE processed > 0").await, teams);
+    }
+    assert_eq!(pass(PASS).await, (0, true), "no team is left behind the cursor, but those before it");
+    assert_eq!(pass(PASS).await, (2, false));
+    s.end_early().await;
+}
+
+const FAIL_AT_THE_SECOND: &str = "CREATE FUNCTION fail_item() RETURNS trigger LANGUAGE plpgsql AS $$
+     BEGIN RAISE EXCEPTION 'the disk is full' USING ERRCODE = '53100'; END $$;
+     CREATE TRIGGER fail_item BEFORE UPDATE ON bulk_items FOR EACH ROW WHEN (NEW.nth = 2) EXECUTE FUNCTION fail_item()";
+
+/// What the items before a failure committed must be published, and the job must know it.
+#[tokio::test]
+async fn failed_passes_count_their_items() {
+    let s = Story::today().await;
+    for name in ["a", "b"] {
+        s.create_with(json!({"name": name})).await;
+    }
+    request(&s.editor(), &json!({"verb": "pause"})).await.expect(202);
+    s.execute(FAIL_AT_THE_SECOND).await;
+    let (cursor, mut pass) = (BulkCursor::default(), Pass::default());
+    let failed = advance_operations(&s.pool, &cursor, PASS, DefaultRate(0), &s.clock, &mut pass).await;
+    assert!(failed.is_err());
+    assert_eq!((pass.processed, pass.edits), (1, 1));
     s.end_early().await;
 }
 

@@ -14,9 +14,9 @@ use egress::Client;
 use egress::allowed::Allowed;
 use executor::{Executor, Wake};
 use ledger::admission::queue;
-use ledger::backfills;
 use ledger::invoke::FireDecider;
 use ledger::runs::OfferedSlots;
+use ledger::{backfills, bulk};
 use moka::future::Cache;
 use notifications::condition::ConditionCursors;
 use notifications::delivery::{Courier, CourierParts};
@@ -79,6 +79,8 @@ pub struct Parts {
     pub backfill_cursor: backfills::BackfillCursor,
     /// Where the next pass of the job `conditions` begins on this instance, of each team with many runs.
     pub condition_cursors: ConditionCursors,
+    /// Where the next pass of the job `bulk` begins on this instance.
+    pub bulk_cursor: bulk::BulkCursor,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
     /// Decides which refused requests are logged.
@@ -138,6 +140,7 @@ impl App {
             queue_cursor: queue::QueueCursor::default(),
             backfill_cursor: backfills::BackfillCursor::default(),
             condition_cursors: ConditionCursors::default(),
+            bulk_cursor: bulk::BulkCursor::default(),
             metrics: Metrics::default(),
             refusal_log: RefusalLog::default(),
             readiness: Cache::builder().max_capacity(1).time_to_live(READINESS_FRESH_FOR).build(),

@@ -1,5 +1,8 @@
 //! Step 7 of 7: the job that processes the items of bulk operations, each in a transaction of its own.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::{Clock, WorkflowId};
@@ -17,9 +20,27 @@ use crate::runs::{self, Cancelled};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "bulk";
-/// How many items of one team a pass processes. A turn of the job ends after five minutes, and the next one begins with the first
-/// team again: so each team has its part also if hundreds have operations.
+/// So long a turn of the job makes passes: one pass a turn would be 50 items of a team a second.
+pub const PASS: Duration = Duration::from_secs(30);
+/// How many items of one team a pass processes, so that each team has its part also if hundreds have operations.
 const ITEMS_A_PASS: u32 = 50;
+
+/// The team after which the next pass of an instance begins.
+///
+/// It moves before a team is processed. So a pass that is cut, fails or is stopped is continued behind that team, and a team
+/// whose items take long delays no other one again and again.
+#[derive(Debug, Default)]
+pub struct BulkCursor(AtomicI64);
+
+impl BulkCursor {
+    fn position(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn move_to(&self, team: i64) {
+        self.0.store(team, Ordering::Relaxed);
+    }
+}
 
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +53,7 @@ pub struct Pass {
     pub edits: u64,
     /// Items after which the runs of their workflow that wait were checked, each in a further transaction.
     pub advanced: u64,
-    /// Whether an operation has more items that may be processed now.
+    /// Whether an operation has more items that may be processed now, or the pass has not come to each team.
     pub has_more: bool,
 }
 
@@ -44,27 +65,56 @@ impl Pass {
     }
 }
 
-/// Processes some items of the oldest running operation of each team.
+/// Processes some items of the oldest running operation of each team behind the cursor, until `limit` has passed, and adds what
+/// it did to `pass`. A pass that comes to the last team sets the cursor back to the first.
 ///
 /// # Errors
-/// Fails if the database fails; the items that were processed remain so.
-pub async fn advance_operations(pool: &PgPool, default: DefaultRate, clock: &Clock) -> sqlx::Result<Pass> {
-    let mut pass = Pass::default();
-    for operation in list_running(&mut *pool.acquire().await?).await? {
-        let mut items = 0;
-        loop {
-            match process_next(pool, operation, default, clock).await? {
-                Step::Processed(effect) => pass.add(effect),
-                Step::Waits => break,
-            }
-            items += 1;
-            if items == ITEMS_A_PASS {
-                pass.has_more = true;
-                break;
-            }
+/// Fails if the database fails. The items that were processed remain so, and `pass` has them: runs and edits of them may wait
+/// for a notification.
+pub async fn advance_operations(
+    pool: &PgPool,
+    cursor: &BulkCursor,
+    limit: Duration,
+    default: DefaultRate,
+    clock: &Clock,
+    pass: &mut Pass,
+) -> sqlx::Result<()> {
+    let (deadline, last) = (Instant::now() + limit, cursor.position());
+    // The teams up to the cursor are those of the next pass.
+    pass.has_more |= last > 0;
+    let running = list_running(&mut *pool.acquire().await?, last).await?;
+    for (team, operation) in running {
+        cursor.move_to(team);
+        advance_one(pool, operation, deadline, default, clock, pass).await?;
+        if Instant::now() >= deadline {
+            pass.has_more = true;
+            return Ok(());
         }
     }
-    Ok(pass)
+    cursor.move_to(0);
+    Ok(())
+}
+
+/// Processes the next items of an operation, at least one.
+async fn advance_one(
+    pool: &PgPool,
+    operation: Uuid,
+    deadline: Instant,
+    default: DefaultRate,
+    clock: &Clock,
+    pass: &mut Pass,
+) -> sqlx::Result<()> {
+    for _ in 0..ITEMS_A_PASS {
+        match process_next(pool, operation, default, clock).await? {
+            Step::Processed(effect) => pass.add(effect),
+            Step::Waits => return Ok(()),
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+    }
+    pass.has_more = true;
+    Ok(())
 }
 
 impl Pass {
@@ -287,15 +337,21 @@ async fn cancel(
     Ok(Applied::Done(effect, None))
 }
 
-async fn list_running(db: &mut PgConnection) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar!(
+/// Lists the teams after `last` with a running operation, and the oldest of each.
+async fn list_running(db: &mut PgConnection, last: i64) -> sqlx::Result<Vec<(i64, Uuid)>> {
+    let oldest = sqlx::query!(
         r#"
-        -- the oldest running bulk operation of each team: a team has few that run
-        SELECT DISTINCT ON (team_id) id FROM bulk_operations WHERE state = 'running' ORDER BY team_id, id
-        "#
+        -- the oldest running bulk operation of each team behind a cursor: a team has few that run
+        SELECT DISTINCT ON (team_id) team_id, id
+          FROM bulk_operations
+         WHERE state = 'running' AND team_id > $1
+         ORDER BY team_id, id
+        "#,
+        last,
     )
     .fetch_all(db)
-    .await
+    .await?;
+    Ok(oldest.into_iter().map(|operation| (operation.team_id, operation.id)).collect())
 }
 
 /// Locks an operation, unless another instance processes it, and reads its next item.

@@ -1,7 +1,7 @@
 //! Step 7 of 7: one pass of each job. It counts the report in the metrics, notifies the executor and the publisher, and
 //! returns the result of the turn.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use access::failed_logins;
 use anyhow::{Context as _, ensure};
@@ -13,9 +13,6 @@ use workflows::audit::chain;
 use super::{Did, prune};
 use crate::App;
 use crate::metrics::{FailedJob, MetricLabel, Metrics};
-
-/// For so long a turn of the job `bulk` goes on with the next round: one round a turn would be 50 items of a team a second.
-const BULK: Duration = Duration::from_secs(30);
 
 /// Decides the due times that have no decision.
 pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
@@ -74,17 +71,21 @@ pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Processes items of the bulk operations: a turn has many rounds, and each round has a part of each team.
 pub(super) async fn run_bulk(app: &App) -> anyhow::Result<Did> {
+    let (pool, cursor, default) = (&app.pools.work, &app.bulk_cursor, app.config.requested_fires());
     let (began, mut processed) = (Instant::now(), 0);
     loop {
-        let round = bulk::advance_operations(&app.pools.work, app.config.requested_fires(), &app.clock).await?;
+        let (left, mut round) = (bulk::PASS.saturating_sub(began.elapsed()), bulk::Pass::default());
+        let advanced = bulk::advance_operations(pool, cursor, left, default, &app.clock, &mut round).await;
+        // Also if the round has failed: the items before the failure are committed.
         if round.runs > 0 {
             app.wake.notify();
         }
         if round.edits > 0 {
             app.notifier.request_notification();
         }
+        advanced?;
         processed += round.processed;
-        if !round.has_more || began.elapsed() >= BULK {
+        if !round.has_more || began.elapsed() >= bulk::PASS {
             let pass = bulk::Pass { processed, ..round };
             return Ok(match (pass.processed, pass.has_more) {
                 (_, true) => Did::Some(pass.in_words()),
