@@ -143,6 +143,8 @@ fn print_limits(output: Output, limits: &TeamLimitsView) -> anyhow::Result<ExitC
             ("fires an hour", usage.fires_per_hour.into()),
             ("fires a minute", line(None, force.fires_per_minute)),
             ("input bytes", line(Some(usage.input_bytes), force.input_bytes)),
+            ("archived workflows", line(Some(usage.archived_workflows), force.archived_workflows)),
+            ("archived bytes", line(Some(usage.archived_bytes), force.archived_bytes)),
             ("requests in flight", line(None, force.requests_in_flight)),
         ]
     })

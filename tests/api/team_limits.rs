@@ -153,6 +153,52 @@ async fn input_bytes_of_a_team_are_limited() {
     s.end().await;
 }
 
+/// An archived workflow is in no other limit, and its row stays until an admin deletes it.
+#[tokio::test]
+async fn archived_workflows_of_a_team_are_limited() {
+    let s = Story::with_app(|config| config.team_archived_workflows = 2).await;
+    let editor = s.editor();
+    let create = async |name: &str| editor.post("/api/v1/workflows", &workflow(name, "0 9 * * *")).await;
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c"] {
+        ids.push(create(name).await.expect(201).id());
+    }
+    s.archive(WorkflowId(ids[0])).await;
+    s.archive(WorkflowId(ids[1])).await;
+    create("d").await.refused(409, "limit_archived_workflows", None);
+    another_team(&s, "strangers").await.post("/api/v1/workflows", &workflow("d", "0 9 * * *")).await.expect(201);
+    // What exists may be edited, and archived.
+    let path = format!("/api/v1/workflows/{}", ids[2]);
+    editor.patch(&path, &json!({"starting_inputs": {"a": "x".repeat(1_000)}})).await.expect(200);
+    s.archive(WorkflowId(ids[2])).await;
+    for id in &ids[..2] {
+        create("d").await.refused(409, "limit_archived_workflows", None);
+        s.admin().delete(&format!("/api/v1/workflows/{id}")).await.expect(204);
+    }
+    create("d").await.expect(201);
+    s.end_early().await;
+}
+
+/// A loop of creates and archives stays below the limit of inputs, and could fill the disk.
+#[tokio::test]
+async fn archived_bytes_of_a_team_are_limited() {
+    let limits = |config: &mut app::Config| (config.team_input_bytes, config.team_archived_bytes) = (2_000, 4_000);
+    let s = Story::with_app(limits).await;
+    let body = |nth: usize| json!({"name": format!("w{nth}"), "starting_inputs": {"a": "x".repeat(1_500)}, "action": {"type": "log", "message": "hi"}});
+    for nth in 0..3 {
+        let id = s.editor().post("/api/v1/workflows", &body(nth)).await.expect(201).id();
+        s.archive(WorkflowId(id)).await;
+    }
+    s.editor().post("/api/v1/workflows", &body(3)).await.refused(409, "limit_archived_bytes", None);
+    let path = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    let shown = s.editor().get(&path).await.expect(200).json;
+    assert_eq!((&shown["usage"]["workflows"], &shown["usage"]["archived_workflows"]), (&json!(0), &json!(3)));
+    assert!(shown["usage"]["archived_bytes"].as_i64().unwrap() > 4_500, "{shown}");
+    set_limits(&s, json!({"archived_bytes": 0})).await.expect(200);
+    s.editor().post("/api/v1/workflows", &body(3)).await.expect(201);
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn members_read_limits_that_admins_set() {
     let s = Story::with_app(|config| config.team_workflows = 7).await;
@@ -187,6 +233,9 @@ async fn usage_follows_each_edit() {
     s.create("5,35 9 * * *", "UTC").await;
     let counted = "SELECT workflows || ' ' || fires_per_hour || ' ' || input_bytes FROM team_usage";
     let added_up = "SELECT count(*) || ' ' || sum(fires_per_hour) || ' ' || sum(input_bytes) FROM workflows WHERE state <> 'archived'";
+    let archived = "SELECT archived_workflows || ' ' || archived_bytes FROM team_usage";
+    let archived_added_up =
+        "SELECT count(*) || ' ' || COALESCE(sum(input_bytes), 0) FROM workflows WHERE state = 'archived'";
     let mut states = BTreeSet::from([s.table(counted).await]);
     for edit in [
         json!({"cron_schedule": "*/10 * * * *"}),
@@ -201,6 +250,12 @@ async fn usage_follows_each_edit() {
     s.edit(edited, json!({"description": "x"})).await;
     assert!(!states.insert(s.table(counted).await), "this one did not");
     s.archive(edited).await;
+    assert_eq!(s.table(counted).await, s.table(added_up).await);
+    assert_eq!(s.table(archived).await, s.table(archived_added_up).await);
+    assert!(s.table(archived).await.starts_with("1 "));
+    s.publish().await;
+    s.admin().delete(&format!("/api/v1/workflows/{edited}")).await.expect(204);
+    assert_eq!(s.table(archived).await, "0 0");
     assert_eq!(s.table(counted).await, s.table(added_up).await);
     s.end().await;
 }

@@ -480,6 +480,26 @@ async fn the_migration_excuses_saved_urls() {
     s.end().await;
 }
 
+/// What was archived before counts, too, and the counts of the others stay.
+#[tokio::test]
+async fn the_migration_counts_archived_workflows() {
+    let s = Story::today().await;
+    let dsn = database_before(&s, 134).await;
+    let pool = pool_at(&dsn).await;
+    let old = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('a', 'whsec_a', now());
+        INSERT INTO workflows (team_id, name, action, state, fires_per_hour, input_bytes, created_on, updated_on)
+        SELECT id, 'w' || nth, '{\"type\": \"log\"}', CASE nth WHEN 1 THEN 'active' ELSE 'archived' END, 1, 100, now(), now()
+          FROM teams, generate_series(1, 3) AS nth";
+    sqlx::raw_sql(old).execute(&pool).await.unwrap();
+    db::migrate_schema(&options_at(&dsn)).await.unwrap();
+    let counted = "SELECT concat_ws(' ', workflows, input_bytes, archived_workflows, archived_bytes) FROM team_usage";
+    assert_eq!(lines_of(&pool, counted).await, "1 100 2 200");
+    sqlx::raw_sql("UPDATE workflows SET state = 'archived'").execute(&pool).await.unwrap();
+    assert_eq!(lines_of(&pool, counted).await, "0 0 3 300");
+    drop_database(&s, pool, &dsn).await;
+    s.end().await;
+}
+
 #[tokio::test]
 async fn duplicate_runs_stop_the_migration() {
     let s = Story::today().await;

@@ -16,7 +16,7 @@ pub struct TeamLimitsView {
     pub usage: TeamUsageView,
 }
 
-/// What a team uses: its running runs, and what its workflows that are not archived add up to.
+/// What a team uses: its running runs, and what its workflows add up to.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct TeamUsageView {
     /// Runs that all instances together execute now.
@@ -27,6 +27,10 @@ pub struct TeamUsageView {
     pub fires_per_hour: i64,
     /// Bytes of their inputs and actions.
     pub input_bytes: i64,
+    /// Archived workflows, which stay until an admin deletes them.
+    pub archived_workflows: i64,
+    /// Bytes of the inputs and actions of archived workflows.
+    pub archived_bytes: i64,
 }
 
 /// The hosts that the http actions of a team may call; none = every public host.
@@ -50,6 +54,10 @@ pub struct LimitsView {
     pub fires_per_minute: Option<i64>,
     /// Bytes of inputs and actions of the workflows that are not archived.
     pub input_bytes: Option<i64>,
+    /// Archived workflows, from which on no workflow is created.
+    pub archived_workflows: Option<i64>,
+    /// Bytes of inputs and actions of archived workflows, from which on no workflow is created.
+    pub archived_bytes: Option<i64>,
     /// Requests in progress on one instance.
     pub requests_in_flight: Option<i64>,
     /// Edits in progress on one instance.

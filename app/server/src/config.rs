@@ -245,6 +245,13 @@ pub struct Config {
     /// Bytes of inputs and actions of the workflows of one team, unless an admin has set its limit. 0 = no limit
     #[arg(long, help_heading = "Limits", env = "CRONBOX_TEAM_INPUT_BYTES", default_value_t = 268_435_456, value_parser = clap::value_parser!(i64).range(0..))]
     pub team_input_bytes: i64,
+    /// Archived workflows of one team from which on it creates no workflow, unless an admin has set its limit. 0 = no limit
+    #[arg(long, help_heading = "Limits", env = "CRONBOX_TEAM_ARCHIVED_WORKFLOWS", default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_archived_workflows: i64,
+    /// Bytes of inputs and actions of the archived workflows of one team from which on it creates no workflow, unless an admin
+    /// has set its limit. 0 = no limit
+    #[arg(long, help_heading = "Limits", env = "CRONBOX_TEAM_ARCHIVED_BYTES", default_value_t = 1_073_741_824, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_archived_bytes: i64,
     /// The provider with which people sign in.
     #[command(flatten)]
     pub oidc: Oidc,
@@ -351,6 +358,8 @@ impl Config {
             workflows: Some(self.team_workflows),
             fires_per_minute: Some(self.team_fires_per_minute),
             input_bytes: Some(self.team_input_bytes),
+            archived_workflows: Some(self.team_archived_workflows),
+            archived_bytes: Some(self.team_archived_bytes),
             requests_in_flight: Some(self.team_requests_in_flight),
             edits_in_flight: Some(self.team_edits_in_flight),
             lists_in_flight: Some(self.team_lists_in_flight),

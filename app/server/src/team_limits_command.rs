@@ -25,6 +25,12 @@ pub(crate) struct NamedLimits {
     /// Bytes of inputs and actions of its workflows. 0 = no limit
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     input_bytes: Option<i64>,
+    /// Archived workflows, from which on no workflow is created. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
+    archived_workflows: Option<i64>,
+    /// Bytes of inputs and actions of archived workflows, from which on no workflow is created. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
+    archived_bytes: Option<i64>,
     /// Requests in progress on one instance. 0 = no limit
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..=MOST))]
     requests_in_flight: Option<i64>,
@@ -44,6 +50,8 @@ impl NamedLimits {
             workflows: self.workflows,
             fires_per_minute: self.fires_per_minute,
             input_bytes: self.input_bytes,
+            archived_workflows: self.archived_workflows,
+            archived_bytes: self.archived_bytes,
             requests_in_flight: self.requests_in_flight,
             edits_in_flight: self.edits_in_flight,
             lists_in_flight: self.lists_in_flight,

@@ -170,6 +170,8 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         team_workflows: 0,
         team_fires_per_minute: 0,
         team_input_bytes: 0,
+        team_archived_workflows: 0,
+        team_archived_bytes: 0,
         oidc: app::config::Oidc { oidc_groups_claim: "groups".to_owned(), ..app::config::Oidc::default() },
         mail: app::config::MailSettings::default(),
     })

@@ -70,12 +70,19 @@ fn version_of(view: &TeamLimitsView) -> Result<i64, Error> {
 
 pub(super) async fn read_team_limits(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimitsView, Error> {
     let (set, usage) = find_team_limits(db, team_id).await?.ok_or_else(Error::not_found)?;
-    let TeamUsage { workflows, fires_per_hour, input_bytes } = usage;
+    let TeamUsage { workflows, fires_per_hour, input_bytes, archived_workflows, archived_bytes } = usage;
     let running_runs = stats::count_running_runs(db, team_id).await?;
     Ok(TeamLimitsView {
         team_id,
         set: to_view(set),
         in_force: to_view(set.or(app.config.team_limits())),
-        usage: TeamUsageView { running_runs, workflows, fires_per_hour, input_bytes },
+        usage: TeamUsageView {
+            running_runs,
+            workflows,
+            fires_per_hour,
+            input_bytes,
+            archived_workflows,
+            archived_bytes,
+        },
     })
 }

@@ -36,6 +36,8 @@ pub const PROBLEM_CODES: [&str; 79] = [
     "invalid_timezone",
     "key_expired",
     "ledger_held",
+    "limit_archived_bytes",
+    "limit_archived_workflows",
     "limit_edits_in_flight",
     "limit_fires_per_minute",
     "limit_input_bytes",

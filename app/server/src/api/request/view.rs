@@ -89,6 +89,8 @@ impl ViewFrom<access::limits::TeamLimits> for api_types::limits::LimitsView {
             workflows: limits.workflows,
             fires_per_minute: limits.fires_per_minute,
             input_bytes: limits.input_bytes,
+            archived_workflows: limits.archived_workflows,
+            archived_bytes: limits.archived_bytes,
             requests_in_flight: limits.requests_in_flight,
             edits_in_flight: limits.edits_in_flight,
             lists_in_flight: limits.lists_in_flight,

@@ -35,5 +35,18 @@ pub(super) async fn check_quota(app: &App, tx: &mut PgConnection, team_id: i64, 
             );
             Err(Error::conflict("limit_input_bytes", &detail))
         }
+        Some(Exceeded::ArchivedWorkflows(limit)) => {
+            let detail = format!(
+                "the team has {limit} archived workflows or more: ask an admin to delete some, or to raise the limit"
+            );
+            Err(Error::conflict("limit_archived_workflows", &detail))
+        }
+        Some(Exceeded::ArchivedBytes(limit)) => {
+            let detail = format!(
+                "the inputs and actions of the archived workflows of the team have {limit} bytes or more: ask an admin to delete \
+                 some of these workflows, or to raise the limit"
+            );
+            Err(Error::conflict("limit_archived_bytes", &detail))
+        }
     }
 }
