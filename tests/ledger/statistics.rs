@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tests::{Api, PATIENCE, Story};
 
 use crate::execution::crashes::next_minute;
+use crate::freezes::of_another_team;
 use crate::process::{App, idle};
+use crate::steps::{hourly, story_without_executor};
 
 async fn stats(api: &Api, query: &str) -> Value {
     api.get(&format!("/api/v1/stats{query}")).await.expect(200).json
@@ -230,5 +232,36 @@ async fn the_present_state_counts_each_once() {
     let ages = [waiting.under_1m, waiting.under_5m, waiting.under_1h, waiting.over_1h];
     assert_eq!(ages, [1, 1, 1, 1], "a paused workflow's run does not wait for an executor");
     assert!((waiting.oldest_secs - 5_400.0).abs() < 1.0, "{}", waiting.oldest_secs);
+    s.end_early().await;
+}
+
+/// What a freeze stops, a limit of the team holds back or was handed over for too long waits for no executor: the gauge would grow for as
+/// long, and hide the runs of all other teams.
+#[tokio::test]
+async fn stopped_runs_wait_for_no_executor() {
+    let s = story_without_executor("2026-03-02T09:00:00Z").await;
+    let (frozen, busy, theirs) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await, of_another_team(&s).await);
+    let run = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
+               SELECT gen_random_uuid(), $1, $2::text, 'accepted', CASE $2::text WHEN 'schedule' THEN at END, at, at
+                 FROM (SELECT cronbox_now() - make_interval(mins => $3)) AS t (at)";
+    for (wf, trigger, minutes) in [(frozen, "schedule", 70), (frozen, "manual", 50), (theirs, "schedule", 10)] {
+        sqlx::query(run).bind(wf.0).bind(trigger).bind(minutes).execute(&s.pool).await.unwrap();
+    }
+    let oldest = async || {
+        let present = ledger::stats::read_present(&mut s.pool.acquire().await.unwrap()).await.unwrap();
+        format!("{:.0}", present.waiting.oldest_secs / 60.0)
+    };
+    assert_eq!(oldest().await, "70");
+    s.editor().post("/api/v1/freezes", &json!({"reason": "night"})).await.expect(201);
+    assert_eq!(oldest().await, "50", "a freeze stops no manual run");
+    let running = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, started_on, attempt, locked_by, locked_at, lease_until)
+                   SELECT gen_random_uuid(), $1, 'manual', 'running', now, now, now, 1, gen_random_uuid(), now, now + INTERVAL '2 minutes'
+                     FROM (SELECT cronbox_now()) AS t (now)";
+    sqlx::query(running).bind(busy.0).execute(&s.pool).await.unwrap();
+    let limit = "INSERT INTO team_limits (team_id, running_runs) VALUES ($1, 1) ON CONFLICT (team_id) DO UPDATE SET running_runs = 1";
+    sqlx::query(limit).bind(s.keys.team_id).execute(&s.pool).await.unwrap();
+    assert_eq!(oldest().await, "10", "the run of another team is not hidden");
+    s.execute("UPDATE runs SET handed_over_until = cronbox_now() - INTERVAL '1 second' WHERE state = 'accepted'").await;
+    assert_eq!(oldest().await, "0");
     s.end_early().await;
 }

@@ -79,7 +79,10 @@ GRANT INSERT ON events TO cronbox_publisher;
 -- For the metrics.
 GRANT SELECT ON ledger, watchdog_shards TO cronbox_publisher;
 GRANT SELECT (workflow_id, decision, run_id, decided_on) ON occurrences TO cronbox_publisher;
-GRANT SELECT (workflow_id, state, error, run_after, created_on, finished_on) ON runs TO cronbox_publisher;
+GRANT SELECT (workflow_id, team_id, trigger, state, error, run_after, created_on, started_on, finished_on, lease_until, handed_over_until)
+    ON runs TO cronbox_publisher;
+GRANT SELECT (team_id, starts_on, ends_on) ON freezes TO cronbox_publisher;
+GRANT SELECT (team_id, running_runs) ON team_limits TO cronbox_publisher;
 GRANT SELECT (seen_on) ON fire_disagreements TO cronbox_publisher;
 GRANT SELECT (team_id, minute, decision, times) ON decision_minutes, decision_sums TO cronbox_publisher;
 GRANT SELECT (team_id, minute, state, runs) ON run_end_minutes, run_end_sums TO cronbox_publisher;

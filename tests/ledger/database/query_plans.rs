@@ -236,6 +236,30 @@ async fn a_claim_counts_up_to_the_limit() {
     s.end_early().await;
 }
 
+/// Each scrape and each tick of the publisher counts what waits. A full team is found once, and not for each of its runs.
+#[tokio::test]
+async fn the_waiting_gauge_reads_each_run_once() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let (wf, busy) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    for (runs, wf) in [(RUNNING, busy), (BACKLOG, wf)] {
+        sqlx::query(runs).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    }
+    let limit = "INSERT INTO team_limits (team_id, running_runs) VALUES ($1, 10) ON CONFLICT (team_id) DO UPDATE SET running_runs = 10";
+    sqlx::query(limit).bind(s.keys.team_id).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    let mut one = pool.acquire().await.unwrap();
+    let present = ledger::stats::read_present(&mut one).await.unwrap();
+    drop(one);
+    let (running, under_1m) = (present.runs.running, present.waiting.under_1m);
+    assert_eq!((running, under_1m), (5_000, 0), "they wait for runs of their team");
+    let read = read_of(&pool, "runs").await - before;
+    // The runs by state, those that wait, and those for which they might wait.
+    assert!(read <= 4 * 10_000, "{read} entries of 10,000 runs");
+    s.end_early().await;
+}
+
 const WORKFLOWS: &str = "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on)
     SELECT $1, 'w' || nth, '{}', '0 0 1 1 *', 1, $2, $2 FROM generate_series(1, $3) AS nth";
 

@@ -320,6 +320,62 @@ async fn runs_without_an_executor_are_a_figure() {
     assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a paused one waits for its owner");
 }
 
+/// A run of a workflow, accepted now.
+const ACCEPTED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
+     VALUES (gen_random_uuid(), $1, $2::text, 'accepted', CASE $2::text WHEN 'schedule' THEN cronbox_now() END, cronbox_now(),
+             cronbox_now())";
+/// A run that an instance executes for another hour.
+const RUNNING: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, started_on, attempt, locked_by,
+                                         locked_at, lease_until)
+     VALUES (gen_random_uuid(), $1, 'manual', 'running', cronbox_now(), cronbox_now(), cronbox_now(), 1, gen_random_uuid(),
+             cronbox_now(), cronbox_now() + INTERVAL '1 hour')";
+
+/// An alarm for runs that no executor may start would ring all night, start tasks for them, and hide the runs that do wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_runs_wait_for_no_executor() {
+    let mut world = World::new().await;
+    let (workflow, busy) = (world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await);
+    let mut ticker = Ticker::start(&world).await;
+    sqlx::query(ACCEPTED).bind(workflow.0).bind("schedule").execute(&world.pool).await.unwrap();
+    world.skip(MINUTE * 10).await;
+    assert!(figure(&ticker.tick().await.1, "RunsWaitingSeconds") >= 600.0);
+
+    let freeze = "INSERT INTO freezes (id, reason, starts_on, actor, created_on)
+                  VALUES (gen_random_uuid(), 'night', cronbox_now(), 'key:test', cronbox_now())";
+    sqlx::raw_sql(freeze).execute(&world.pool).await.unwrap();
+    assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a freeze stops runs of schedules");
+    sqlx::raw_sql("UPDATE freezes SET team_id = (SELECT team_id FROM workflows LIMIT 1)")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "also one of their team");
+    sqlx::query(ACCEPTED).bind(workflow.0).bind("manual").execute(&world.pool).await.unwrap();
+    world.skip(MINUTE * 5).await;
+    let waiting = figure(&ticker.tick().await.1, "RunsWaitingSeconds");
+    assert!((300.0..600.0).contains(&waiting), "a freeze stops no manual run: {waiting}");
+
+    sqlx::query(RUNNING).bind(busy.0).execute(&world.pool).await.unwrap();
+    let limit = "INSERT INTO team_limits (team_id, running_runs) SELECT DISTINCT team_id, 1 FROM workflows
+                 ON CONFLICT (team_id) DO UPDATE SET running_runs = 1";
+    sqlx::raw_sql(limit).execute(&world.pool).await.unwrap();
+    assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "they wait for a run of their team");
+
+    let team =
+        "INSERT INTO teams (name, signing_secret, created_on) VALUES ('theirs', 'whsec_a', cronbox_now()) RETURNING id";
+    world.team = sqlx::query_scalar(team).fetch_one(&world.pool).await.unwrap();
+    let theirs = world.create("0 9 * * *", "UTC").await;
+    sqlx::query(ACCEPTED).bind(theirs.0).bind("schedule").execute(&world.pool).await.unwrap();
+    world.skip(MINUTE * 3).await;
+    let waiting = figure(&ticker.tick().await.1, "RunsWaitingSeconds");
+    assert!((180.0..300.0).contains(&waiting), "another team is not hidden: {waiting}");
+
+    sqlx::raw_sql("UPDATE runs SET handed_over_until = cronbox_now() - INTERVAL '1 second' WHERE state = 'accepted'")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "it was handed over for too long");
+}
+
 /// A workflow that always fails, until cronbox pauses it; and a time that an earlier run prevents. The counts are of an hour,
 /// the pause stays until a caller ends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

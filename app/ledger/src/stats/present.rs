@@ -106,7 +106,23 @@ async fn count_waiting(db: &mut PgConnection) -> sqlx::Result<WaitingCounts> {
     sqlx::query_as!(
         WaitingCounts,
         r#"
-        -- count_waiting: the runs of the publisher's gauge `runs waiting`, without those that wait for an earlier run
+        -- count_waiting: the runs of the publisher's gauge `runs waiting`, without those that wait for an earlier run, are
+        -- stopped by a freeze, or are held back by a limit of their team
+        WITH frozen AS MATERIALIZED (
+            SELECT team_id FROM freezes WHERE ends_on > cronbox_now() AND starts_on <= cronbox_now()
+        ), full_teams AS MATERIALIZED (
+            -- as a claim counts them. The default of the operator is a setting of the app, which is not known here
+            SELECT l.team_id
+              FROM team_limits AS l
+             WHERE l.running_runs > 0
+               AND l.running_runs <= (SELECT count(*)
+                                        FROM (SELECT
+                                                FROM runs AS counted
+                                               WHERE counted.state = 'running' AND counted.team_id = l.team_id
+                                                 AND counted.lease_until > (SELECT cronbox_now())
+                                               ORDER BY counted.started_on
+                                               LIMIT l.running_runs) AS running)
+        )
         SELECT count(*) FILTER (WHERE age < 60) AS "under_1m!",
                count(*) FILTER (WHERE age >= 60 AND age < 300) AS "under_5m!",
                count(*) FILTER (WHERE age >= 300 AND age < 3600) AS "under_1h!",
@@ -117,6 +133,11 @@ async fn count_waiting(db: &mut PgConnection) -> sqlx::Result<WaitingCounts> {
                   JOIN workflows AS w ON w.id = r.workflow_id
                  WHERE r.state = 'accepted'
                    AND r.run_after <= cronbox_now()
+                   AND (r.handed_over_until IS NULL OR r.handed_over_until >= cronbox_now())
+                   AND (r.trigger NOT IN ('schedule', 'catch_up')
+                        OR (NOT EXISTS (SELECT FROM frozen WHERE team_id IS NULL)
+                            AND r.team_id NOT IN (SELECT team_id FROM frozen WHERE team_id IS NOT NULL)))
+                   AND r.team_id NOT IN (SELECT team_id FROM full_teams)
                    AND w.state = 'active'
                    AND NOT EXISTS (SELECT FROM runs AS other
                                     WHERE other.workflow_id = r.workflow_id AND other.state = 'running')

@@ -133,12 +133,34 @@ pub(super) async fn messages_failed(pool: &PgPool) -> sqlx::Result<i64> {
 pub(super) async fn runs_waiting_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- runs waiting: only runs that a free executor would start now, without those that wait for an earlier run
+        -- runs waiting: only runs that a free executor would start now, without those that wait for an earlier run. What a
+        -- freeze stops and a team's limit holds back is left out: it would hide the runs of all others. The lists of
+        -- both are read once, and a run looks in them without reading a row
+        WITH frozen AS MATERIALIZED (
+            SELECT team_id FROM freezes WHERE ends_on > cronbox_now() AND starts_on <= cronbox_now()
+        ), full_teams AS MATERIALIZED (
+            -- as a claim counts them. The default of the operator is a setting of the app, which is not known here
+            SELECT l.team_id
+              FROM team_limits AS l
+             WHERE l.running_runs > 0
+               AND l.running_runs <= (SELECT count(*)
+                                        FROM (SELECT
+                                                FROM runs AS counted
+                                               WHERE counted.state = 'running' AND counted.team_id = l.team_id
+                                                 AND counted.lease_until > (SELECT cronbox_now())
+                                               ORDER BY counted.started_on
+                                               LIMIT l.running_runs) AS running)
+        )
         SELECT EXTRACT(EPOCH FROM cronbox_now() - GREATEST(r.run_after, r.created_on))::float8 AS "secs!"
           FROM runs AS r
           JOIN workflows AS w ON w.id = r.workflow_id
          WHERE r.state = 'accepted'
            AND r.run_after <= cronbox_now()
+           AND (r.handed_over_until IS NULL OR r.handed_over_until >= cronbox_now())
+           AND (r.trigger NOT IN ('schedule', 'catch_up')
+                OR (NOT EXISTS (SELECT FROM frozen WHERE team_id IS NULL)
+                    AND r.team_id NOT IN (SELECT team_id FROM frozen WHERE team_id IS NOT NULL)))
+           AND r.team_id NOT IN (SELECT team_id FROM full_teams)
            AND w.state = 'active'
            AND NOT EXISTS (SELECT FROM runs AS other WHERE other.workflow_id = r.workflow_id AND other.state = 'running')
          ORDER BY r.run_after
