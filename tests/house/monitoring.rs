@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -77,6 +78,30 @@ fn every_alert_has_a_unit_test() {
     assert_eq!(fired, named.iter().map(String::as_str).collect());
     let cases = tests.lines().filter(|line| line.starts_with("  - name: ")).count();
     assert_eq!(tests.matches("exp_samples: []").count(), cases, "a case is silent first");
+}
+
+/// RDS grows the storage, so a threshold that is computed from the first size is soon a small part of it.
+#[test]
+fn the_storage_alarm_follows_the_size() {
+    let alarms = read("terraform/modules/service/alarms.tf");
+    let (_, storage) = alarms.split_once("database-storage = {").unwrap();
+    let value = storage.lines().find(|line| line.trim_start().starts_with("value ")).unwrap();
+    assert!(value.contains("aws_db_instance.this[0].allocated_storage"), "{value}");
+}
+
+/// An alarm and a scaling whose metric does not exist do nothing, and no one sees it.
+#[test]
+fn terraform_reads_metrics_that_the_app_writes() {
+    let (metrics, emf) = (read("docs/metrics.md"), read("app/server/src/metrics/emf.rs"));
+    let left_out = emf.lines().find(|line| line.starts_with("const LEFT_OUT")).unwrap();
+    let named = Regex::new(r#"namespace +=\s+"cronbox/app"\n +metric(?:_name)? +=\s+"(\w+)""#).unwrap();
+    let files = ["alarms.tf", "scaling.tf"].map(|file| read(&format!("terraform/modules/service/{file}"))).concat();
+    let found: BTreeSet<&str> = named.captures_iter(&files).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert_eq!(found, BTreeSet::from(["executor_slots_used", "job_failing", "job_overdue_seconds", "refusals"]));
+    for name in found {
+        let is_documented = ["", "_total"].iter().any(|end| metrics.contains(&format!("| `cronbox_{name}{end}` |")));
+        assert!(is_documented && !left_out.contains(&format!("\"{name}\"")), "the app writes no {name}");
+    }
 }
 
 /// Grafana gives the dashboard and its data source their ids when it is imported.

@@ -88,6 +88,67 @@ fn every_alarm_and_rule_is_walked_or_named() {
     assert!(walked.anchors.len() >= 20, "{:?}", walked.anchors);
 }
 
+/// The names of the alarms of all modules: those that Terraform computes, and those that a module writes out.
+fn named_alarms() -> BTreeSet<String> {
+    let alarm = Regex::new(r"(?m)^ +([a-z-]+) += \{\n(?: +#.*\n)* +says +=").unwrap();
+    let mut names: BTreeSet<String> = all_alarms().into_keys().collect();
+    for module in ["notifier", "service"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../terraform/modules").join(module).join("alarms.tf");
+        let text = std::fs::read_to_string(path).unwrap();
+        names.extend(alarm.captures_iter(&text).map(|found| found[1].to_owned()));
+    }
+    names
+}
+
+fn has_anchor(section: &str, name: &str) -> bool {
+    section.contains(&format!("<a id=\"{name}\"></a>"))
+}
+
+/// CloudWatch raises an alarm for the trouble of each rule, or the runbook says that there is none.
+#[test]
+fn every_rule_has_an_alarm_of_cloudwatch() {
+    let (runbook, alarms) = (runbook(), named_alarms());
+    assert!(alarms.contains("job-failing") && alarms.contains("database-storage"), "{alarms:?}");
+    let heading = Regex::new(r"(?m)^#").unwrap();
+    let sections: Vec<&str> = heading.split(&runbook).collect();
+    let without_alarm = sections.iter().find(|section| has_anchor(section, "prometheus")).unwrap();
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus/cronbox.rules.yml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let rule = Regex::new(r"(?s)- alert: (\w+)\n.*?runbook_url: docs/runbook\.md#(\S+)").unwrap();
+    let mut missing = Vec::new();
+    for found in rule.captures_iter(&rules) {
+        let section = sections.iter().find(|section| has_anchor(section, &found[2])).unwrap();
+        let has_alarm = alarms.contains(&found[2]) || alarms.iter().any(|alarm| has_anchor(section, alarm));
+        if !has_alarm && !without_alarm.contains(&found[1]) {
+            missing.push(found[1].to_owned());
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?} have no alarm, and are not among the alerts of Prometheus only");
+}
+
+/// The costs of a month are those of the alarms that Terraform makes and of the metrics that the app writes.
+#[test]
+fn costs_count_alarms_and_metrics() {
+    let read =
+        |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
+    let page = read("docs/aws.md");
+    let number = |pattern: &str| -> usize { Regex::new(pattern).unwrap().captures(&page).unwrap()[1].parse().unwrap() };
+    assert_eq!(number(r"(\d+) alarms at 0\.10, \d+ metrics"), all_alarms().len());
+    let service = Regex::new(" says +=").unwrap().find_iter(&read("terraform/modules/service/alarms.tf")).count();
+    let scaling = read("terraform/modules/service/scaling.tf");
+    let own = scaling.matches("resource \"aws_cloudwatch_metric_alarm\"").count();
+    assert_eq!(number(r"metrics of the app, (\d+) alarms"), service + own);
+    // Application Auto Scaling makes two alarms for each policy that tracks a target.
+    assert_eq!(number(r"and (\d+) that its scaling makes"), 2 * scaling.matches("\"TargetTrackingScaling\"").count());
+    let row = Regex::new(r"(?m)^\| `cronbox_(\w+)` \| (?:gauge|counter) \|").unwrap();
+    let metrics = read("docs/metrics.md");
+    let of_app = row.captures_iter(&metrics).filter(|found| !found[1].starts_with("publisher_")).count();
+    let emf = read("app/server/src/metrics/emf.rs");
+    let left_out = Regex::new(r"const LEFT_OUT: \[&str; (\d+)\]").unwrap();
+    let left_out: usize = left_out.captures(&emf).unwrap()[1].parse().unwrap();
+    assert_eq!(number(r"(\d+) metrics of the app"), of_app - left_out);
+}
+
 /// A paragraph with commands is one that a story walks.
 #[test]
 fn every_paragraph_with_commands_is_walked() {

@@ -38,6 +38,26 @@ locals {
         of        = 3
         missing   = "notBreaching"
       }
+      job-failing = {
+        says      = "A background job of the app fails."
+        namespace = "cronbox/app"
+        metric    = "job_failing"
+        where     = { Env = var.env }
+        statistic = "Maximum"
+        value     = 1
+        of        = 10
+        missing   = "notBreaching"
+      }
+      job-overdue = {
+        says      = "A background job of the app does not run."
+        namespace = "cronbox/app"
+        metric    = "job_overdue_seconds"
+        where     = { Env = var.env }
+        statistic = "Maximum"
+        value     = 900
+        of        = 5
+        missing   = "notBreaching"
+      }
       verify-not-started = {
         says      = "ECS has refused to start the verification of the ledger."
         namespace = "AWS/SQS"
@@ -51,14 +71,15 @@ locals {
     },
     { for name, alarm in {
       database-storage = {
-        # RDS grows the storage when a tenth is free. Half of that, of the storage at the beginning, says that it did not.
+        # RDS grows the storage when a tenth is free. Half of that says that it did not. The instance, not the variable, has the
+        # size to which RDS has grown it; each apply follows. Between two of them the event below says that the storage is low.
         says      = "The database has almost no free storage, and does not grow."
         namespace = "AWS/RDS"
         metric    = "FreeStorageSpace"
         where     = local.database_metric
         statistic = "Minimum"
         is        = "LessThanThreshold"
-        value     = var.database.storage_gb * 1024 * 1024 * 1024 / 20
+        value     = try(aws_db_instance.this[0].allocated_storage, 0) * 1024 * 1024 * 1024 / 20
         of        = 5
         missing   = "notBreaching"
       }
@@ -94,4 +115,16 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
   tags                = var.tags
+}
+
+# What RDS itself says of the instance: it has almost no storage left, also at the size to which it may grow, or it has failed.
+resource "aws_db_event_subscription" "this" {
+  for_each = toset(local.makes_database ? var.alarm_topic_arns : [])
+
+  name             = "${local.name}-${substr(sha256(each.value), 0, 8)}"
+  sns_topic        = each.value
+  source_type      = "db-instance"
+  source_ids       = aws_db_instance.this[*].identifier
+  event_categories = ["failure", "low storage"]
+  tags             = var.tags
 }

@@ -1,8 +1,9 @@
-# More tasks if runs wait, or if the CPU is busy; fewer when it is idle. The target exists also for a fixed size: the service ignores
-# changes of its count, and Application Auto Scaling moves it into the new limits.
+# More tasks if runs wait, or if CPU or slots are busy; fewer when both are idle. The target exists also for a fixed size: the service
+# ignores changes of its count, and Application Auto Scaling moves it into the new limits.
 
 locals {
-  scales = var.size.max > var.size.min ? 1 : 0
+  scales         = var.size.max > var.size.min ? 1 : 0
+  executor_slots = tonumber(lookup(var.settings, "CRONBOX_EXECUTOR_SLOTS", "1000"))
 }
 
 resource "aws_appautoscaling_target" "app" {
@@ -30,6 +31,36 @@ resource "aws_appautoscaling_policy" "cpu" {
 
     predefined_metric_specification {
       predefined_metric_type = "ECSServiceAverageCPUUtilization"
+    }
+  }
+}
+
+# Runs that only wait for their receiver need slots, and almost no CPU. Only policies of this type decide about fewer tasks, and all of
+# them must agree: by the CPU, tasks that are full of waiting runs would end, and cut these runs off.
+resource "aws_appautoscaling_policy" "slots" {
+  count = local.scales
+
+  name               = "${local.name}-slots"
+  policy_type        = "TargetTrackingScaling"
+  service_namespace  = aws_appautoscaling_target.app.service_namespace
+  scalable_dimension = aws_appautoscaling_target.app.scalable_dimension
+  resource_id        = aws_appautoscaling_target.app.resource_id
+
+  target_tracking_scaling_policy_configuration {
+    target_value       = 0.6 * local.executor_slots
+    scale_in_cooldown  = 600
+    scale_out_cooldown = 60
+
+    # Each task writes its own value once a minute, so the average is that of one task.
+    customized_metric_specification {
+      namespace   = "cronbox/app"
+      metric_name = "executor_slots_used"
+      statistic   = "Average"
+
+      dimensions {
+        name  = "Env"
+        value = var.env
+      }
     }
   }
 }

@@ -75,8 +75,8 @@ resource "aws_secretsmanager_secret" "login" {
   name        = "${local.name}-${each.key}-login"
   description = "The login of cronbox's ${each.key} at its database."
   kms_key_id  = var.secrets_kms_key_arn
-  # After a trial its names must be free at once.
-  recovery_window_in_days = var.database.keeps_backups ? 30 : 0
+  # The next task makes a login anew, so no backup needs it, and a notifier that is switched on again finds its name free.
+  recovery_window_in_days = 0
   tags                    = var.tags
 }
 

@@ -135,7 +135,9 @@ resource "aws_ecs_task_definition" "app" {
   execution_role_arn       = aws_iam_role.execution.arn
   task_role_arn            = aws_iam_role.task.arn
   container_definitions    = jsonencode(local.definitions)
-  tags                     = var.tags
+  # The revision before stays active: ECS rolls a deployment back to it. Revisions cost nothing.
+  skip_destroy = true
+  tags         = var.tags
 
   runtime_platform {
     operating_system_family = "LINUX"

@@ -76,6 +76,23 @@ variable "size" {
     condition     = var.size.min >= 1 && var.size.max >= var.size.min
     error_message = "size: min is at least 1, and max at least min."
   }
+
+  # ECS would refuse the revision in the middle of an apply.
+  validation {
+    condition = contains(
+      try({
+        "256"   = [512, 1024, 2048]
+        "512"   = range(1024, 4097, 1024)
+        "1024"  = range(2048, 8193, 1024)
+        "2048"  = range(4096, 16385, 1024)
+        "4096"  = range(8192, 30721, 1024)
+        "8192"  = range(16384, 61441, 4096)
+        "16384" = range(32768, 122881, 8192)
+      }[tostring(var.size.cpu)], []),
+      var.size.memory
+    )
+    error_message = "size: Fargate has no task of this CPU and memory; a CPU of 512 has 1024 to 4096 MiB, one of 1024 has 2048 to 8192."
+  }
 }
 
 variable "waits_for_tasks" {

@@ -143,8 +143,39 @@ run "the_service" {
   }
 
   assert {
-    condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["app-unhealthy", "app-errors", "refusals", "verify-not-started"])
+    condition = (
+      aws_appautoscaling_policy.slots[0].policy_type == "TargetTrackingScaling" &&
+      aws_appautoscaling_policy.slots[0].target_tracking_scaling_policy_configuration[0].target_value == 600 &&
+      aws_appautoscaling_policy.slots[0].target_tracking_scaling_policy_configuration[0].customized_metric_specification[0].metric_name == "executor_slots_used" &&
+      one(aws_appautoscaling_policy.slots[0].target_tracking_scaling_policy_configuration[0].customized_metric_specification[0].dimensions).value == "test"
+    )
+    error_message = "Tasks that are full of waiting runs do not end, although their CPU is idle."
+  }
+
+  assert {
+    condition     = aws_ecs_task_definition.app.skip_destroy
+    error_message = "The revision to which ECS rolls a deployment back stays active."
+  }
+
+  assert {
+    condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["app-unhealthy", "app-errors", "refusals", "job-failing", "job-overdue", "verify-not-started"])
     error_message = "The alarms of an app without a database of its own."
+  }
+
+  assert {
+    condition = { for name in ["job-failing", "job-overdue"] : name => [
+      aws_cloudwatch_metric_alarm.this[name].namespace, aws_cloudwatch_metric_alarm.this[name].metric_name,
+      aws_cloudwatch_metric_alarm.this[name].dimensions.Env, aws_cloudwatch_metric_alarm.this[name].statistic
+      ] } == {
+      job-failing = ["cronbox/app", "job_failing", "test", "Maximum"]
+      job-overdue = ["cronbox/app", "job_overdue_seconds", "test", "Maximum"]
+    }
+    error_message = "A job that fails or does not run rings: each task writes the same value, of the worst job."
+  }
+
+  assert {
+    condition     = length(aws_db_event_subscription.this) == 0
+    error_message = "A database that exists already has events of its own."
   }
 
   assert {
@@ -176,8 +207,21 @@ run "a_fixed_size_is_applied" {
   }
 
   assert {
-    condition     = length(aws_appautoscaling_policy.cpu) == 0 && length(aws_cloudwatch_metric_alarm.queue) == 0
+    condition     = length(aws_appautoscaling_policy.cpu) == 0 && length(aws_appautoscaling_policy.slots) == 0 && length(aws_cloudwatch_metric_alarm.queue) == 0
     error_message = "Nothing scales a fixed size."
+  }
+}
+
+run "the_scaling_follows_the_slots" {
+  command = plan
+
+  variables {
+    settings = { CRONBOX_EXECUTOR_SLOTS = "200" }
+  }
+
+  assert {
+    condition     = aws_appautoscaling_policy.slots[0].target_tracking_scaling_policy_configuration[0].target_value == 120
+    error_message = "Six tenths of the slots of a task."
   }
 }
 
@@ -431,6 +475,23 @@ run "a_database_is_made" {
     condition     = aws_cloudwatch_metric_alarm.this["database-storage"].threshold == 1073741824
     error_message = "The alarm rings when RDS should have grown the storage, and has not."
   }
+
+  assert {
+    condition = { for topic, subscription in aws_db_event_subscription.this : topic => [subscription.source_type, one(subscription.source_ids), join(", ", sort(subscription.event_categories))] } == {
+      "arn:aws:sns:eu-west-1:123456789012:oncall" = ["db-instance", "cronbox-test", "failure, low storage"]
+    }
+    error_message = "RDS itself says that the storage is low, at any size."
+  }
+
+  assert {
+    condition     = alltrue([for secret in aws_secretsmanager_secret.login : secret.recovery_window_in_days == 0])
+    error_message = "A notifier that is switched on again finds its name free."
+  }
+
+  assert {
+    condition     = aws_secretsmanager_secret.owner[0].recovery_window_in_days == 30 && aws_secretsmanager_secret.secrets_key.recovery_window_in_days == 30 && alltrue([for key in aws_secretsmanager_secret.key : key.recovery_window_in_days == 30])
+    error_message = "What a backup needs can be restored."
+  }
 }
 
 run "a_database_without_protection_keeps_its_backups" {
@@ -672,6 +733,39 @@ run "refuses_a_size_without_a_task" {
   }
 
   expect_failures = [var.size]
+}
+
+run "refuses_a_size_that_fargate_does_not_have" {
+  command = plan
+
+  variables {
+    size = { cpu = 512, memory = 8192 }
+  }
+
+  expect_failures = [var.size]
+}
+
+run "refuses_a_cpu_that_fargate_does_not_have" {
+  command = plan
+
+  variables {
+    size = { cpu = 768, memory = 2048 }
+  }
+
+  expect_failures = [var.size]
+}
+
+run "larger_tasks_are_possible" {
+  command = plan
+
+  variables {
+    size = { cpu = 2048, memory = 4096 }
+  }
+
+  assert {
+    condition     = aws_ecs_task_definition.app.memory == "4096"
+    error_message = "Each pair of Fargate."
+  }
 }
 
 run "refuses_a_database_without_backups" {
