@@ -40,40 +40,98 @@ fn environments_differ_only_in_values() {
     }
 }
 
-/// RDS and the load balancer refuse at the end of a destroy, when schedules, functions and tasks are gone. The resource that refuses first is
-/// tried with modules in which there is nothing else.
+/// The values of environments that the two resources of [`PROTECTED`] read.
+const VALUES: &str = "variable \"database\" {
+  type    = object({ is_protected = optional(bool), kms_key_arn = optional(string) })
+  default = {}
+}
+locals {
+  makes_app = true
+}
+";
+const PROTECTED: &str = "resource \"terraform_data\" \"protection\" {";
+/// A part of an environment. A load balancer is replaced like this.
+const PART: &str = "variable \"is_internal\" {
+  type = string
+}
+resource \"terraform_data\" \"part\" {
+  triggers_replace = var.is_internal
+}
+";
+
+/// Two resources at the end of `main.tf` refuse what would delete parts of an environment. They are tried with modules in which there is
+/// nothing else.
+struct Protected {
+    folder: PathBuf,
+}
+
+impl Protected {
+    fn written(name: &str) -> Protected {
+        let folder = target_folder().join(name);
+        drop(std::fs::remove_dir_all(&folder));
+        std::fs::create_dir_all(folder.join("part")).unwrap();
+        std::fs::write(folder.join("part/main.tf"), PART).unwrap();
+        let main = read("dev", "main.tf");
+        let (_, guards) = main.split_once(PROTECTED).unwrap();
+        let variables = ["name_prefix", "vpc_id", "network_cidr", "is_internal", "existing_database"];
+        let variables = variables
+            .map(|name| format!("variable \"{name}\" {{\n  type    = string\n  default = null\n}}\n"))
+            .concat();
+        let parts = ["network", "service", "cron", "notifier"].map(|name| {
+            format!("module \"{name}\" {{\n  source      = \"./part\"\n  is_internal = var.is_internal\n}}\n")
+        });
+        let text = [VALUES, &variables, &parts.concat(), PROTECTED, guards].concat();
+        std::fs::write(folder.join("main.tf"), text).unwrap();
+        let protected = Protected { folder };
+        protected.expect(&["init", "-input=false"], true, "initialized");
+        protected.expect(&["apply", "-auto-approve", "-input=false"], true, "6 added");
+        protected
+    }
+
+    fn expect(&self, arguments: &[&str], success: bool, expected: &str) {
+        let mut command = Command::new("terraform");
+        command.current_dir(&self.folder).args(arguments).arg("-no-color").stdin(Stdio::null());
+        let done = command.output().unwrap();
+        let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        assert!(done.status.success() == success && said.contains(expected), "terraform {arguments:?}: {said}");
+    }
+}
+
+const UNPROTECTED: &str = "-var=database={is_protected=false}";
+
+/// The arguments of an apply, or of a destroy, with these ones.
+fn without_questions<'a>(command: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
+    [&[command, "-auto-approve", "-input=false"][..], arguments].concat()
+}
+
+/// RDS and the load balancer refuse at the end of a destroy, when schedules, functions and tasks are gone.
 #[test]
 fn protected_environments_lose_no_part() {
-    let folder = target_folder().join("deploy-protection");
-    drop(std::fs::remove_dir_all(&folder));
-    std::fs::create_dir_all(folder.join("part")).unwrap();
-    std::fs::write(folder.join("part/main.tf"), "resource \"terraform_data\" \"part\" {}\n").unwrap();
-    let main = read("dev", "main.tf");
-    let (_, guard) = main.split_once("resource \"terraform_data\" \"protection\" {").unwrap();
-    let (guard, _) = guard.split_once("\n}\n").unwrap();
-    let parts = ["network", "service", "cron", "notifier"];
-    let parts = parts.map(|name| format!("module \"{name}\" {{\n  source = \"./part\"\n}}\n")).concat();
-    let values = "variable \"database\" {\n  type    = object({ is_protected = optional(bool) })\n  default = {}\n}\n\
-                  locals {\n  makes_app = true\n}\n";
-    let text = format!("{values}{parts}resource \"terraform_data\" \"protection\" {{{guard}\n}}\n");
-    std::fs::write(folder.join("main.tf"), text).unwrap();
+    let protected = Protected::written("deploy-protection");
+    protected.expect(&without_questions("destroy", &[]), false, "This environment is protected");
+    protected.expect(&without_questions("destroy", &[UNPROTECTED]), false, "apply, then destroy");
+    protected.expect(&["plan", "-input=false"], true, "No changes");
+    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "2 changed");
+    protected.expect(&without_questions("destroy", &[UNPROTECTED]), true, "6 destroyed");
+}
 
-    let terraform = |arguments: &[&str]| -> (bool, String) {
-        let mut command = Command::new("terraform");
-        let done = command.current_dir(&folder).args(arguments).arg("-no-color").stdin(Stdio::null()).output().unwrap();
-        let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-        (done.status.success(), said)
-    };
-    let expect = |arguments: &[&str], success: bool, words: &str| {
-        let (is_done, said) = terraform(arguments);
-        assert!(is_done == success && said.contains(words), "terraform {arguments:?}: {said}");
-    };
-    let unprotected = "-var=database={is_protected=false}";
-    expect(&["init", "-input=false"], true, "initialized");
-    expect(&["apply", "-auto-approve", "-input=false"], true, "5 added");
-    expect(&["destroy", "-auto-approve", "-input=false"], false, "This environment is protected");
-    expect(&["destroy", "-auto-approve", "-input=false", unprotected], false, "apply, then destroy");
-    expect(&["plan", "-input=false"], true, "No changes");
-    expect(&["apply", "-auto-approve", "-input=false", unprotected], true, "1 changed");
-    expect(&["destroy", "-auto-approve", "-input=false", unprotected], true, "5 destroyed");
+/// A load balancer that has to be replaced loses its listener first, and then refuses to be deleted.
+#[test]
+fn protected_environments_replace_no_part() {
+    let protected = Protected::written("deploy-replacement");
+    for change in ["is_internal=false", "name_prefix=other", "network_cidr=10.9.0.0/16", "existing_database=other"] {
+        let change = format!("-var={change}");
+        protected.expect(&without_questions("apply", &[&change]), false, "This environment is protected");
+        // The protection of the last apply counts.
+        protected.expect(&without_questions("apply", &[&change, UNPROTECTED]), false, "This environment is protected");
+    }
+    // Nothing was deleted, and nothing of these changes is left.
+    protected.expect(&without_questions("apply", &[]), true, "0 added");
+    protected.expect(&["plan", "-input=false"], true, "No changes");
+    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "2 changed");
+    protected.expect(
+        &without_questions("apply", &[UNPROTECTED, "-var=is_internal=false"]),
+        true,
+        "5 added, 0 changed, 5 destroyed",
+    );
 }

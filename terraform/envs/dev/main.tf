@@ -189,3 +189,26 @@ resource "terraform_data" "protection" {
 
   depends_on = [module.network, module.service, module.cron, module.notifier]
 }
+
+# A replacement deletes, too: what needs the load balancer, the network or the database is gone when AWS refuses to delete it. This resource is
+# destroyed before what is replaced. It is not the one above, because the first apply that knows the triggers would replace that one, and refuse.
+resource "terraform_data" "replacement" {
+  count = local.makes_app ? 1 : 0
+
+  input = coalesce(var.database.is_protected, true)
+  triggers_replace = {
+    name_prefix    = var.name_prefix
+    vpc_id         = var.vpc_id
+    network_cidr   = var.network_cidr
+    is_internal    = var.is_internal
+    makes_database = var.existing_database == null
+    kms_key_arn    = var.database.kms_key_arn
+  }
+
+  provisioner "local-exec" {
+    when    = destroy
+    command = self.input ? "echo 'This environment is protected, and this change replaces its network, load balancer or database: follow docs/deploy.md#replaced' >&2; exit 1" : "true"
+  }
+
+  depends_on = [module.network, module.service, module.cron, module.notifier]
+}
