@@ -62,6 +62,11 @@ if grep -q '^Requires=.*cronbox-migrate' cronbox-app.service; then
     echo "deploy: cronbox-app.service requires cronbox-migrate.service, so one failed migration keeps it from starting" >&2
     exit 1
 fi
+# The app wants it at each start, and systemd starts no unit that is active: a new program would wait for its schema for ever.
+if grep -q '^RemainAfterExit=yes' cronbox-migrate.service; then
+    echo "deploy: cronbox-migrate.service remains active after its exit, so a restart of the app does not migrate the database" >&2
+    exit 1
+fi
 
 if command -v systemd-analyze >/dev/null; then
     # systemd-analyze wants the program to be there.
