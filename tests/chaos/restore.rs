@@ -183,6 +183,50 @@ async fn restored_backfills_wait_for_an_operator() {
     s.end().await;
 }
 
+/// A major upgrade gives the server another identity, and the database is complete. If its times became missed and its unfinished runs
+/// abandoned, the upgrade would lose what no crash loses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upgraded_databases_lose_nothing() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-03-02T08:30:00Z".parse().unwrap()),
+        app: |config| config.executor_slots = 0,
+        ..StackOptions::default()
+    })
+    .await;
+    let filled = s.create_with(json!({"cron_schedule": "0 * * * *", "catch_up_policy": "none"})).await;
+    s.now_is("2026-03-02T12:10:00Z").await;
+    s.job("watchdog").await;
+    let span = json!({"start": "2026-03-02T09:00:00Z", "end": "2026-03-02T12:00:00Z"});
+    s.editor().post(&format!("/api/v1/schedules/{filled}:backfill"), &span).await.expect(202);
+    let late = s.create_with(json!({"cron_schedule": "15 * * * *", "catch_up_policy": "run_all"})).await;
+    let (waiting, queued) = (s.create_with(json!({})).await, s.create_with(json!({})).await);
+    for (workflow, state, handed_over) in [(waiting, "accepted", 0), (waiting, "accepted", 1), (queued, "queued", 0)] {
+        let run = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, handed_over, run_after, created_on)
+                   VALUES (gen_random_uuid(), $1, 'manual', $2, $3, $3, cronbox_now(), cronbox_now())";
+        sqlx::query(run).bind(workflow.0).bind(state).bind(handed_over).execute(&s.pool).await.unwrap();
+    }
+    s.publish().await;
+    // No task decides 12:15, because the operator has stopped all of them.
+    s.now_is("2026-03-02T12:30:00Z").await;
+    s.execute("UPDATE database_identity SET system_identifier = '4711'").await;
+    assert!(until_held(&s).await.contains("restored"));
+
+    let both = ["ledger", "accept", "--nothing-lost", "--until", "2026-03-02T12:30:00Z"];
+    assert!(!app_of(&s, &both).output().await.unwrap().status.success(), "one of the two");
+    let accepted = app_of(&s, &["ledger", "accept", "--nothing-lost"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&accepted.stdout).into_owned();
+    assert!(accepted.status.success(), "{accepted:?}");
+    assert!(said.contains(r#""missed":0,"abandoned":0,"backfills_paused":0"#), "{said}");
+    assert_eq!(s.count("SELECT count(*) FROM database_identity WHERE held_on IS NOT NULL").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'abandoned'").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM backfills WHERE state = 'running'").await, 1);
+
+    s.job("watchdog").await;
+    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE reason = 'restored'").await, 0);
+    assert!(s.runs(late).await.contains("2026-03-02T12:15Z catch_up accepted"), "{}", s.runs(late).await);
+    s.end_early().await;
+}
+
 async fn finish_backfill(s: &Story) {
     s.job("backfills").await;
     s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;

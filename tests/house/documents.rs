@@ -149,6 +149,18 @@ fn documents_in(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
+/// A server that was upgraded has lost nothing. With a moment of the loss, the acceptance would abandon all runs that wait.
+#[test]
+fn upgrades_lose_nothing() {
+    let deploy = std::fs::read_to_string(root().join("docs/deploy.md")).unwrap();
+    let (_, section) = deploy.split_once("<a id=\"postgres\"></a>").unwrap();
+    let section = section.split("\n### ").next().unwrap_or_default();
+    assert!(
+        section.contains("`cronbox-app ledger accept --nothing-lost`") && !section.contains("--until"),
+        "{section}"
+    );
+}
+
 /// A document without its blocks of code, which are each second part.
 fn prose_of(text: &str) -> String {
     text.split("```").step_by(2).collect()

@@ -5,6 +5,9 @@
 //! unfinished in the backup is abandoned. A running backfill is paused, because it would repeat runs from before the
 //! loss. A sweep that is open in the backup is removed, because what it has listed is outdated. Then the jobs and the
 //! publisher continue.
+//!
+//! A server that was upgraded has another identity, too, but its database is complete. The operator says so, and then
+//! nothing is missed, abandoned or paused.
 
 use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, Utc};
@@ -38,6 +41,15 @@ pub enum Keep {
     Nothing,
 }
 
+/// What the database does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// What happened between the backup and this moment, at which the database was lost.
+    Until(DateTime<Utc>),
+    /// Nothing, because the database is complete: its server was upgraded, or its environment has another name.
+    Nothing,
+}
+
 /// The result of an acceptance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Accepted {
@@ -67,56 +79,79 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
     }
 }
 
-/// Accepts the ledger up to `until`. Times after it run again.
+/// Accepts the ledger, without what was lost. Times after the loss run again, and all times if nothing was lost.
 ///
 /// Each workflow has its own transaction, so the caller can repeat a call that was interrupted.
 ///
 /// # Errors
-/// Fails if `until` lies in the future, if the database does not wait for an acceptance, or if it does not answer. Then
+/// Fails if the loss lies in the future, if the database does not wait for an acceptance, or if it does not answer. Then
 /// it continues to wait.
 pub async fn accept_ledger(
     pool: &PgPool,
     environment: &Environment,
-    until: DateTime<Utc>,
+    lost: Lost,
     keep: Keep,
     edit: &Edit,
 ) -> anyhow::Result<Accepted> {
-    ensure!(until <= edit.now, "--until must not be in the future: the time is {} now", edit.now.to_rfc3339());
+    let until = match lost {
+        Lost::Until(until) => Some(until),
+        Lost::Nothing => None,
+    };
+    if let Some(until) = until {
+        ensure!(until <= edit.now, "--until must not be in the future: the time is {} now", edit.now.to_rfc3339());
+    }
     let held_on = read_hold_start(pool, environment).await?;
     let mut accepted = Accepted::default();
-    let mut last = WorkflowId(0);
-    loop {
-        let batch = workflows_after(&mut *pool.acquire().await?, last).await?;
-        let Some(end) = batch.last() else { break };
-        last = *end;
-        for workflow in batch {
-            accepted.missed += mark_gap(pool, workflow, until, edit.now)
-                .await
-                .with_context(|| format!("cannot accept workflow {workflow}"))?;
-        }
-    }
     // Runs accepted after this time are not from the backup, and none of them has started.
-    accepted.abandoned = abandon_unfinished(pool, until.min(held_on), edit.now).await?;
+    let of_backup = until.map(|until| until.min(held_on));
+    if let (Some(until), Some(of_backup)) = (until, of_backup) {
+        accepted.missed = mark_gaps(pool, until, edit.now).await?;
+        accepted.abandoned = abandon_unfinished(pool, of_backup, edit.now).await?;
+    }
     let mut tx = db::begin_transaction(pool).await?;
-    // In the transaction that ends the wait, so that no backfill takes a step in between.
-    accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
+    if let Some(of_backup) = of_backup {
+        // In the transaction that ends the wait, so that no backfill takes a step in between.
+        accepted.backfills_paused = backfills::pause_running(&mut tx, of_backup, edit.now).await?;
+    }
     forget_sweeps(&mut tx).await?;
     if keep == Keep::Nothing {
         forget_schedules(&mut tx).await?;
     }
     release_hold(&mut tx, environment, keep).await?;
+    record_acceptance(&mut tx, until, accepted, edit).await?;
+    tx.commit().await?;
+    Ok(accepted)
+}
+
+async fn record_acceptance(
+    tx: &mut PgConnection,
+    until: Option<DateTime<Utc>>,
+    accepted: Accepted,
+    edit: &Edit,
+) -> anyhow::Result<()> {
     let after = Some(serde_json::json!({
         "until": until, "missed": accepted.missed, "abandoned": accepted.abandoned,
         "backfills_paused": accepted.backfills_paused,
     }));
-    audit::record_entry(
-        &mut tx,
-        edit,
-        audit::Entry { verb: "accept", subject: "ledger".to_owned(), team_id: None, before: None, after },
-    )
-    .await?;
-    tx.commit().await?;
-    Ok(accepted)
+    let entry = audit::Entry { verb: "accept", subject: "ledger".to_owned(), team_id: None, before: None, after };
+    audit::record_entry(tx, edit, entry).await?;
+    Ok(())
+}
+
+/// Marks the due times of all workflows up to `until` as missed, if they have no decision yet; returns how many.
+async fn mark_gaps(pool: &PgPool, until: DateTime<Utc>, now: DateTime<Utc>) -> anyhow::Result<u64> {
+    let mut missed = 0;
+    let mut last = WorkflowId(0);
+    loop {
+        let batch = workflows_after(&mut *pool.acquire().await?, last).await?;
+        let Some(end) = batch.last() else { return Ok(missed) };
+        last = *end;
+        for workflow in batch {
+            missed += mark_gap(pool, workflow, until, now)
+                .await
+                .with_context(|| format!("cannot accept workflow {workflow}"))?;
+        }
+    }
 }
 
 /// Returns since when the database waits for an acceptance. If it does not wait, an acceptance would abandon valid

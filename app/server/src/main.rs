@@ -21,7 +21,7 @@ use clap::{Args, Parser, Subcommand};
 use db::{NewLogin, NewLogins, PgConnection, PgPool, Pooler, SchemaState, make_logins};
 use executor::Shutdown;
 use keys_command::{EndedKey, NamedKey, parse_word};
-use ledger::acceptance::{self, Keep};
+use ledger::acceptance::{self, Keep, Lost};
 use mimalloc::MiMalloc;
 use schedule::{Clock, Environment, ZoneSet};
 use team_limits_command::NamedLimits;
@@ -189,8 +189,11 @@ enum Ledger {
         #[arg(long, env = "CRONBOX_ENV")]
         env: Option<Environment>,
         /// The end of the gap, RFC 3339: the moment at which the database was lost.
-        #[arg(long)]
-        until: DateTime<Utc>,
+        #[arg(long, required_unless_present = "nothing_lost")]
+        until: Option<DateTime<Utc>>,
+        /// The database is complete, because its server was upgraded or its environment has another name: no time becomes missed, no run abandoned.
+        #[arg(long, conflicts_with_all = ["until", "clone"])]
+        nothing_lost: bool,
         /// The original still exists: this database gets its own identity and never deletes the original's schedules.
         #[arg(long)]
         clone: bool,
@@ -297,9 +300,11 @@ async fn main() -> ExitCode {
             let data_keys = if new_data_keys { DataKeys::Renewed } else { DataKeys::Kept };
             reencrypt(&database, &secrets, data_keys).await
         }
-        Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
+        Command::Ledger(Ledger::Accept { database, env, until, nothing_lost, clone }) => {
             let keep = if clone { Keep::Nothing } else { Keep::Identity };
-            accept_ledger(&database, env, until, keep).await
+            // clap demands exactly one of the two.
+            let lost = until.filter(|_| !nothing_lost).map_or(Lost::Nothing, Lost::Until);
+            accept_ledger(&database, env, lost, keep).await
         }
     };
     match done {
@@ -477,19 +482,23 @@ async fn ensure_key(database: &Database, key: &str, named: &NamedKey, ended: End
     Ok(())
 }
 
-async fn accept_ledger(
-    database: &Database,
-    named: Option<Environment>,
-    until: DateTime<Utc>,
-    keep: Keep,
-) -> anyhow::Result<()> {
-    let until = field::check_instant("until", until).map_err(|error| anyhow::anyhow!("--until: {}", error.detail))?;
+async fn accept_ledger(database: &Database, named: Option<Environment>, lost: Lost, keep: Keep) -> anyhow::Result<()> {
+    let lost = match lost {
+        Lost::Until(until) => {
+            let checked = field::check_instant("until", until);
+            Lost::Until(checked.map_err(|error| anyhow::anyhow!("--until: {}", error.detail))?)
+        }
+        Lost::Nothing => Lost::Nothing,
+    };
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let environment = acceptance::resolve_environment(&pool, named).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
-    let keys = keys_command::list_lines_before(&mut *pool.acquire().await?, until, edit.now).await?;
-    let accepted = acceptance::accept_ledger(&pool, &environment, until, keep, &edit).await?;
+    let keys = match lost {
+        Lost::Until(until) => keys_command::list_lines_before(&mut *pool.acquire().await?, until, edit.now).await?,
+        Lost::Nothing => Vec::new(),
+    };
+    let accepted = acceptance::accept_ledger(&pool, &environment, lost, keep, &edit).await?;
     println!("{}", serde_json::to_string(&accepted)?);
     if !keys.is_empty() {
         eprintln!(

@@ -1,6 +1,6 @@
 //! A restored or cloned database publishes nothing until its ledger is accepted.
 
-use ledger::acceptance::{Keep, accept_ledger};
+use ledger::acceptance::{Keep, Lost, accept_ledger};
 use publisher::Swept;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl World {
     async fn accept(&self) {
         let now = chrono::DateTime::from_timestamp(0, 0).unwrap();
         let edit = Edit::without_request("test", now);
-        accept_ledger(&self.pool, &"dev".parse().unwrap(), now, Keep::Identity, &edit).await.unwrap();
+        accept_ledger(&self.pool, &"dev".parse().unwrap(), Lost::Until(now), Keep::Identity, &edit).await.unwrap();
     }
 
     /// The database of the snapshot is accepted at 10:05. Its sweeps are earlier, and EventBridge's clock is later than that.
