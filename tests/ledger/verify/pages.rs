@@ -74,6 +74,35 @@ async fn proofs_read_bounded_pages() {
     s.end().await;
 }
 
+/// The timing of one workflow changes each millisecond, and that of 19 others each minute. Only the version that is in force
+/// at a full minute counts, and the answers are not longer.
+#[tokio::test]
+async fn proofs_read_no_version_between_minutes() {
+    const A_DAY: u64 = 1_440;
+    let (mut s, _) = fired().await;
+    decided(&s).await;
+    // Of those of a millisecond only that of exactly 12:01 is active, and the last one.
+    s.execute(
+        "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1 + n, '2026-02-20T12:00:00.500Z'::timestamptz + n * INTERVAL '1 ms', '* * * * *',
+                CASE WHEN n IN (59500, 100000) THEN 'active' ELSE 'paused' END
+           FROM workflows, generate_series(1, 100000) AS n
+          WHERE name = 'w1';
+         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1 + n, '2026-02-19T23:59:45Z'::timestamptz + n * INTERVAL '1 min', '* * * * *', 'active'
+           FROM workflows, generate_series(1, 1439) AS n
+          WHERE name ~ '^w[0-9]' AND name <> 'w1'",
+    )
+    .await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let admin = Api::new(&s.another_url_at(way.dsn(&s.dsn())).await, &s.keys.admin);
+    way.take_rows();
+    assert_eq!(count_proven(&admin, "from=2026-02-20T00:00:00Z&to=2026-02-21T00:00:00Z").await, 20 * A_DAY);
+    let rows = way.take_rows();
+    assert!(rows.values().all(|rows| rows.most <= 20_000 + A_DAY), "{rows:?}");
+    s.end().await;
+}
+
 /// 400 workflows with one time a day for 100 days; every tenth id belongs to none.
 async fn daily(s: &Story) {
     s.execute(

@@ -101,7 +101,7 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
         }
         _ => slice,
     };
-    let workflows = read_workflows(&mut tx, at.workflow).await?;
+    let workflows = read_workflows(&mut tx, at.workflow, slice).await?;
     let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
     let versions = versions::read_during(&mut tx, &ids, slice.from, slice.to).await?;
     let due = off_the_async_threads(move || Due::of_workflows(workflows, versions, slice, at)).await?;

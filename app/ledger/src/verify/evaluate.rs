@@ -68,7 +68,7 @@ impl Due {
     ) -> Self {
         let mut due = Self { workflows: Vec::new(), next: workflows.last().map(|last| last.id.saturating_add(1)) };
         let mut times = 0;
-        for Workflow { id, team_id, ledger_since, decided_through } in workflows {
+        for Workflow { id, team_id, ledger_since, decided_through, .. } in workflows {
             if times >= TIMES {
                 due.next = Some(id);
                 break;

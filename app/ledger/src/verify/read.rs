@@ -11,6 +11,10 @@ use crate::runs::{RunState, Trigger};
 
 /// How many workflows one statement reads; a page compares the first of them, up to a number of due times.
 const PAGE: i64 = 500;
+/// How many schedule versions one page reads, plus those of its last workflow.
+const VERSIONS: i64 = 20_000;
+/// How many versions a workflow has in a slice at most, apart from the first: others are in force at none of its minutes.
+const MOST_CHANGES: i64 = 1_440;
 
 pub(super) struct Workflow {
     pub(super) id: i64,
@@ -18,6 +22,8 @@ pub(super) struct Workflow {
     pub(super) ledger_since: Option<DateTime<Utc>>,
     /// The instant up to which its times are decided; `None`: the latest that can be verified.
     pub(super) decided_through: Option<DateTime<Utc>>,
+    /// How many versions began in the slice, as far as a page counts them.
+    changes: i64,
 }
 
 /// A decision.
@@ -42,15 +48,21 @@ pub(super) struct Run {
     pub(super) never_started: bool,
 }
 
-pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<Workflow>> {
-    sqlx::query_as!(
+/// Reads the next workflows, as many as have the versions of one page in the slice; at least one, if there is one.
+pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64, slice: Span) -> sqlx::Result<Vec<Workflow>> {
+    let mut workflows = sqlx::query_as!(
         Workflow,
         r#"
         -- a page of workflows, whatever their state: an archived workflow had due times, too
         SELECT w.id AS "id!", w.team_id AS "team_id!", w.ledger_since,
                CASE WHEN f.workflow_id IS NOT NULL THEN
                     ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
-               END AS "decided_through?"
+               END AS "decided_through?",
+               (SELECT count(*)
+                  FROM (SELECT
+                          FROM schedule_versions v
+                         WHERE v.workflow_id = w.id AND v.valid_from > $3 AND v.valid_from < $4
+                         LIMIT $5) AS later) AS "changes!"
           FROM workflows w
           LEFT JOIN ledger l ON l.workflow_id = w.id
           LEFT JOIN watchdog_shards s ON s.shard = l.shard
@@ -61,9 +73,26 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
         "#,
         from,
         PAGE,
+        slice.from,
+        slice.to,
+        MOST_CHANGES,
     )
     .fetch_all(tx)
-    .await
+    .await?;
+    let fitting = count_fitting(workflows.iter().map(|workflow| 1 + workflow.changes));
+    workflows.truncate(fitting);
+    Ok(workflows)
+}
+
+/// Returns how many of the workflows a page compares, by their numbers of versions.
+fn count_fitting(versions: impl Iterator<Item = i64>) -> usize {
+    let mut before = 0;
+    let has_room = |of_workflow: &i64| {
+        let has_room = before < VERSIONS;
+        before += of_workflow;
+        has_room
+    };
+    versions.take_while(has_room).count()
 }
 
 /// The workflows of a page as spans of ids without a gap: an index is searched once for each span, not for each workflow.
@@ -148,5 +177,12 @@ mod tests {
         let Ids { firsts, lasts } = Ids::of_ascending([3, 4, 5, 9, 11, 12]);
         assert_eq!((firsts, lasts), (vec![3, 9, 11], vec![5, 9, 12]));
         assert!(Ids::of_ascending([]).firsts.is_empty());
+    }
+
+    #[test]
+    fn pages_end_after_enough_versions() {
+        assert_eq!(count_fitting([1, 1, 1].into_iter()), 3);
+        assert_eq!(count_fitting([VERSIONS - 1, MOST_CHANGES, 1].into_iter()), 2, "the last one may exceed it");
+        assert_eq!(count_fitting([VERSIONS, 1].into_iter()), 1, "a page has at least one workflow");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::{Revision, WorkflowId};
 use workflows::State;
@@ -42,7 +42,8 @@ pub async fn find_in_force(
     Ok(row.map(Version::from))
 }
 
-/// Returns the versions in force at any time after `after`, up to and including `until`, the earliest first.
+/// Returns the versions that can name a due time from `after` on, up to and including `until`, the earliest first: see
+/// [`read_of_all`].
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -52,31 +53,15 @@ pub async fn read_over(
     after: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> sqlx::Result<Vec<Version>> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"
-        -- the versions over a span: the first is the version in force at its beginning
-        SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
-               state AS "state!: State", starts_at, ends_at, ended_on, next_state AS "next_state: State"
-          FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
-                  FROM schedule_versions
-                 WHERE workflow_id = $1
-                   AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
-                                                WHERE workflow_id = $1 AND valid_from <= $2), '-infinity')
-                WINDOW later AS (ORDER BY valid_from)) v
-         WHERE valid_from <= $3
-         ORDER BY valid_from
-        "#,
-        workflow.0,
-        after,
-        until,
-    )
-    .fetch_all(db)
-    .await?;
+    let rows = read_at_minutes(db, &[workflow.0], &[after], until).await?;
     Ok(rows.into_iter().map(Version::from).collect())
 }
 
-/// Like [`read_over`] without an end, for many workflows, each from its own instant on.
+/// Returns the versions that can name a due time, of many workflows, each from its own instant on, the earliest first.
+///
+/// A due time is a full minute, so a version that was in force at no full minute names none and is left out. `ended_on` and
+/// `ended_by` of the others are those of the version that followed, even if it is left out. The newest version is always
+/// among them.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -84,34 +69,12 @@ pub async fn read_of_all(
     db: &mut PgConnection,
     workflows: &[(i64, DateTime<Utc>)],
 ) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
-    let (ids, after): (Vec<_>, Vec<_>) = workflows.iter().copied().unzip();
-    let rows = sqlx::query_as!(
-        Row,
-        r#"
-        -- the versions of many workflows: the first of each is the version in force at its instant
-        SELECT requested.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
-               v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
-          FROM unnest($1::bigint[], $2::timestamptz[]) AS requested (id, after)
-         CROSS JOIN LATERAL (
-               SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
-                 FROM schedule_versions
-                WHERE workflow_id = requested.id
-                  AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
-                                               WHERE workflow_id = requested.id AND valid_from <= requested.after), '-infinity')
-               WINDOW later AS (ORDER BY valid_from)
-         ) AS v
-         ORDER BY requested.id, v.valid_from
-        "#,
-        &ids,
-        &after,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(by_workflow(rows))
+    let (ids, since): (Vec<_>, Vec<_>) = workflows.iter().copied().unzip();
+    Ok(by_workflow(read_at_minutes(db, &ids, &since, DateTime::<Utc>::MAX_UTC).await?))
 }
 
-/// Returns the versions in force at any time from `from` until before `to`, the earliest first, for many workflows. The last one
-/// has no end, whatever comes after `to`.
+/// Returns the versions that can name a due time from `from` until before `to`, of many workflows, the earliest first: see
+/// [`read_of_all`]. Of one workflow there are at most as many as the span has minutes.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -121,33 +84,59 @@ pub async fn read_during(
     from: DateTime<Utc>,
     to: DateTime<Utc>,
 ) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
-    let rows = sqlx::query_as!(
+    let since = vec![from; workflows.len()];
+    Ok(by_workflow(read_at_minutes(db, workflows, &since, to - TimeDelta::microseconds(1)).await?))
+}
+
+/// Reads the versions that were in force at a full minute from `since` on, up to and including `until`.
+async fn read_at_minutes(
+    db: &mut PgConnection,
+    workflows: &[i64],
+    since: &[DateTime<Utc>],
+    until: DateTime<Utc>,
+) -> sqlx::Result<Vec<Row>> {
+    sqlx::query_as!(
         Row,
         r#"
-        -- the versions in force during a span, of many workflows: of each, only from the version in force at its begin
-        -- on, however many there are
-        SELECT requested.id AS "workflow_id!", v.revision AS "revision!", v.valid_from AS "valid_from!", v.cron, v.timezone,
-               v.state AS "state!: State", v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
-          FROM unnest($1::bigint[]) AS requested (id)
+        -- the versions that were in force at a full minute, of many workflows. From the end of one, two steps in the index
+        -- find the version in force at the next full minute and its end, so those between are not read. They name no due
+        -- time, because a decision is of a full minute (occurrences_minute)
+        SELECT requested.id AS "workflow_id!", (s.version).revision AS "revision!", (s.version).valid_from AS "valid_from!",
+               (s.version).cron, (s.version).timezone, (s.version).state AS "state!: State", (s.version).starts_at,
+               (s.version).ends_at, s.ended_on, s.next_state AS "next_state: State"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS requested (id, since)
          CROSS JOIN LATERAL (
-               SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
-                 FROM schedule_versions
-                WHERE workflow_id = requested.id
-                  AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
-                                               WHERE workflow_id = requested.id AND valid_from <= $2), '-infinity')
-                  AND valid_from < $3
-               WINDOW later AS (ORDER BY valid_from)
-         ) AS v
-         WHERE v.ended_on IS NULL OR v.ended_on > $2
-         ORDER BY requested.id, v.valid_from
+               WITH RECURSIVE steps (version, ended_on, next_state) AS (
+                   -- no version: the first step is from the instant, or from the first version after it
+                   SELECT NULL::schedule_versions,
+                          GREATEST(requested.since,
+                                   (SELECT min(valid_from) FROM schedule_versions WHERE workflow_id = requested.id)),
+                          NULL::text
+                   UNION ALL
+                   SELECT v.version, n.valid_from, n.state
+                     FROM steps p
+                    CROSS JOIN LATERAL (SELECT date_trunc('minute', p.ended_on - INTERVAL '1 microsecond', 'UTC')
+                                               + INTERVAL '1 minute' AS minute) AS next
+                    CROSS JOIN LATERAL (SELECT o AS version FROM schedule_versions o
+                                         WHERE o.workflow_id = requested.id AND o.valid_from <= next.minute
+                                         ORDER BY o.valid_from DESC
+                                         LIMIT 1) AS v
+                     LEFT JOIN LATERAL (SELECT o.valid_from, o.state FROM schedule_versions o
+                                         WHERE o.workflow_id = requested.id AND o.valid_from > (v.version).valid_from
+                                         ORDER BY o.valid_from
+                                         LIMIT 1) AS n ON TRUE
+                    WHERE next.minute <= $3
+               )
+               SELECT * FROM steps WHERE (version).revision IS NOT NULL
+         ) AS s
+         ORDER BY requested.id, (s.version).valid_from
         "#,
         workflows,
-        from,
-        to,
+        since,
+        until,
     )
     .fetch_all(db)
-    .await?;
-    Ok(by_workflow(rows))
+    .await
 }
 
 fn by_workflow(rows: Vec<Row>) -> HashMap<i64, Vec<Version>> {
