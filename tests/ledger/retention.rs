@@ -1,6 +1,7 @@
 //! Pruning: removes old rows in batches, but keeps rows that still guard against a fire of the past.
 
 use app::jobs::Did;
+use app::jobs::prune::Settings;
 use chrono::{DateTime, TimeDelta, Utc};
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -10,9 +11,11 @@ use workflows::id::first_id_of;
 
 use crate::backfills::requests::{ask, finished_backfill, morning, outage};
 use crate::catch_up::watchdog_races::WAITING;
+use crate::database::query_plans::{one_connection, read_of};
 use crate::steps::fire;
 
 const NOW: &str = "2026-06-01T00:00:00Z";
+const SETTINGS: Settings = Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
 
 async fn story() -> Story {
     let now = Some("2026-01-01T00:00:00Z".parse().unwrap());
@@ -283,10 +286,8 @@ async fn a_turn_removes_many_deleted_workflows() {
     .await;
     let way = CountingWay::to(&s.dsn()).await;
     let pool = db::connect_pool(&app::config::database_options(&way.dsn(&s.dsn()), 2)).await.unwrap();
-    let settings =
-        app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
     way.take_rows();
-    let pass = app::jobs::prune::remove_old_rows(&pool, settings, s.clock.now()).await.unwrap();
+    let pass = app::jobs::prune::remove_old_rows(&pool, SETTINGS, s.clock.now()).await.unwrap();
     let rows = way.take_rows();
     assert_eq!((pass.occurrences, pass.may_be_more), (250, false));
     assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 0);
@@ -347,10 +348,8 @@ async fn kept_occurrences_are_read_once() {
     s.now_is(NOW).await;
     let way = CountingWay::to(&s.dsn()).await;
     let pool = db::connect_pool(&app::config::database_options(&way.dsn(&s.dsn()), 2)).await.unwrap();
-    let settings =
-        app::jobs::prune::Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
     way.take_rows();
-    let pass = app::jobs::prune::remove_old_rows(&pool, settings, s.clock.now()).await.unwrap();
+    let pass = app::jobs::prune::remove_old_rows(&pool, SETTINGS, s.clock.now()).await.unwrap();
     let rows = way.take_rows();
     assert_eq!((pass.occurrences, pass.may_be_more), (0, false));
     assert_eq!(rows["advance_window"].statements, 3, "two windows, and the end");
@@ -392,6 +391,191 @@ async fn versions_without_kept_times_are_removed() {
     watched_up_to_now(&s).await;
     s.job("prune").await;
     assert_eq!(s.table(versions).await, "0 1 * * *, 0 2 * * *", "the second one was in force 90 days ago");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// 20,000 versions of yesterday stay for 89 more days, and no turn until then reads them.
+#[tokio::test]
+async fn kept_versions_are_not_read() {
+    let s = story().await;
+    s.create("0 0 * * *", "UTC").await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    s.execute(
+        "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1 + n, '2026-05-31T00:00:00Z'::timestamptz + n * INTERVAL '1 s', '0 0 * * *', 'active'
+           FROM workflows, generate_series(1, 20000) AS n;
+         ANALYZE schedule_versions",
+    )
+    .await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "schedule_versions").await;
+    let pass = app::jobs::prune::remove_old_rows(&pool, SETTINGS, s.clock.now()).await.unwrap();
+    let read = read_of(&pool, "schedule_versions").await - before;
+    assert_eq!((pass.versions, pass.may_be_more), (0, false));
+    assert!(read < 100, "{read} versions and index entries");
+    pool.close().await;
+    s.end_early().await;
+}
+
+/// A turn removes a bounded number of versions of one workflow, and the next turn follows at once.
+#[tokio::test]
+async fn many_old_versions_are_removed_in_turns() {
+    let s = story().await;
+    s.create("0 0 * * *", "UTC").await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    s.execute(
+        "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1 + n, '2026-01-02T00:00:00Z'::timestamptz + n * INTERVAL '1 s', '0 0 * * *', 'active'
+           FROM workflows, generate_series(1, 205000) AS n",
+    )
+    .await;
+    assert!(matches!(s.job("prune").await, Did::Some(_)), "the next turn is at once");
+    assert_eq!(s.count("SELECT count(*) FROM schedule_versions").await, 1 + 5_000);
+    assert!(matches!(s.job("prune").await, Did::All(_)));
+    assert_eq!(s.count("SELECT revision FROM schedule_versions").await, 205_001, "it was in force 90 days ago");
+    s.end_early().await;
+}
+
+/// Versions that cannot be removed keep no other rows, and the turn fails at its end.
+#[tokio::test]
+async fn a_failing_statement_stops_no_other_prune() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    s.now_is("2026-01-10T12:00:00Z").await;
+    s.edit(wf, json!({"cron_schedule": "0 1 * * *"})).await;
+    s.execute(
+        "CREATE FUNCTION refuse_removal() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no removal'; END $$;
+         CREATE TRIGGER refuse_removal BEFORE DELETE ON schedule_versions FOR EACH ROW EXECUTE FUNCTION refuse_removal();
+         CREATE TRIGGER refuse_removal BEFORE DELETE ON run_attempts FOR EACH ROW EXECUTE FUNCTION refuse_removal();
+         INSERT INTO run_attempts (run_id, attempt, ended_on, outcome)
+         VALUES ('019b0000-0000-7000-8000-000000000001', 1, '2026-01-10T12:00:00Z', 'lost');
+         INSERT INTO idempotency_keys (actor, key_hash, request_hash, created_on)
+         VALUES ('a', sha256('k'), sha256('r'), '2026-01-10T12:00:00Z');
+         INSERT INTO freezes (id, reason, starts_on, ends_on, actor, created_on)
+         VALUES (gen_random_uuid(), 'r', '2026-01-10T12:00:00Z', '2026-01-10T13:00:00Z', 'a', '2026-01-10T12:00:00Z')",
+    )
+    .await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+
+    let failed = s.try_job("prune").await.unwrap_err();
+
+    assert!(format!("{failed:#}").contains("not these: attempts, schedule versions"), "{failed:#}");
+    let left = "SELECT (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM freezes)";
+    assert_eq!(s.count(left).await, 0);
+    s.execute("DROP TRIGGER refuse_removal ON schedule_versions; DROP TRIGGER refuse_removal ON run_attempts").await;
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM run_attempts").await, 0);
+    assert_eq!(s.table("SELECT cron FROM schedule_versions").await, "0 1 * * *");
+    s.publish().await;
+    s.end().await;
+}
+
+/// Of each table more old rows than a turn removed before; what a turn leaves, the next one removes at once.
+#[tokio::test]
+async fn no_table_keeps_a_backlog_of_old_rows() {
+    let s = story().await;
+    s.create("0 0 * * *", "UTC").await;
+    s.execute(
+        "INSERT INTO bulk_operations (id, team_id, verb, state, total, processed, actor, created_on, finished_on)
+         SELECT ('019b0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, 'pause', 'finished', 500, 500, 'a',
+                '2026-01-01T00:00:00Z', '2026-01-01T00:10:00Z'
+           FROM generate_series(1, 30) AS n;
+         INSERT INTO bulk_items (operation_id, nth, workflow_id, outcome)
+         SELECT id, nth, 1, 'done' FROM bulk_operations, generate_series(1, 500) AS nth;
+         INSERT INTO run_attempts (run_id, attempt, ended_on, outcome)
+         SELECT ('019b0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, '2026-01-01T00:00:00Z', 'failed'
+           FROM generate_series(1, 25000) AS n;
+         INSERT INTO idempotency_keys (actor, key_hash, request_hash, created_on)
+         SELECT 'a', sha256(n::text::bytea), sha256('r'), '2026-01-01T00:00:00Z' FROM generate_series(1, 105000) AS n;
+         INSERT INTO console_sessions (id, digest, issuer, subject, created_on, expires_on)
+         SELECT gen_random_uuid(), sha256(n::text::bytea), 'i', 's', '2026-01-01T00:00:00Z', '2026-01-01T12:00:00Z'
+           FROM generate_series(1, 2500) AS n;
+         INSERT INTO freezes (id, reason, starts_on, ends_on, actor, created_on)
+         SELECT gen_random_uuid(), 'r', '2026-01-01T00:00:00Z', '2026-01-01T00:10:00Z', 'a', '2026-01-01T00:00:00Z'
+           FROM generate_series(1, 2500);
+         INSERT INTO backfills (id, workflow_id, start_at, end_at, run_order, only_decided, max_concurrent, state, total,
+                                requested_by, created_on, updated_on, finished_on)
+         SELECT gen_random_uuid(), id, '2025-12-01T00:00:00Z', '2025-12-02T00:00:00Z', 'oldest_first', 'missing', 1,
+                'finished', 0, 'a', '2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z'
+           FROM workflows, generate_series(1, 20500);
+         INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state, created_on)
+         SELECT 1, 1, 'run_failed', n::text, '2026-01-01T00:00:00Z', 'routed', '2026-01-01T00:00:00Z'
+           FROM generate_series(1, 25000) AS n;
+         INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on)
+         SELECT ('019b0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, 1, 'run_failed', 1, 'sent',
+                '2026-01-01T00:00:00Z'
+           FROM generate_series(1, 25000) AS n",
+    )
+    .await;
+    s.now_is(NOW).await;
+    assert!(matches!(s.job("prune").await, Did::Some(_)), "the next turn is at once");
+    while let Did::Some(_) = s.job("prune").await {}
+    let left = "SELECT (SELECT count(*) FROM bulk_operations) || ' ' || (SELECT count(*) FROM bulk_items) || ' '
+                       || (SELECT count(*) FROM run_attempts) || ' ' || (SELECT count(*) FROM idempotency_keys) || ' '
+                       || (SELECT count(*) FROM console_sessions) || ' ' || (SELECT count(*) FROM freezes) || ' '
+                       || (SELECT count(*) FROM backfills) || ' ' || (SELECT count(*) FROM notifications) || ' '
+                       || (SELECT count(*) FROM notification_messages)";
+    assert_eq!(s.table(left).await, "0 0 0 0 0 0 0 0 0");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// Tombstones without rows are something that a turn did, so those behind them do not wait for a day.
+#[tokio::test]
+async fn many_empty_tombstones_are_removed_at_once() {
+    let s = story().await;
+    s.execute("INSERT INTO deleted_workflows SELECT 1000000 + n, now() FROM generate_series(1, 2500) AS n").await;
+    s.now_is(NOW).await;
+    assert!(matches!(s.job("prune").await, Did::Some(_)), "the next turn is at once");
+    assert!(matches!(s.job("prune").await, Did::All(_)));
+    assert_eq!(s.count("SELECT count(*) FROM deleted_workflows").await, 0);
+    s.end_early().await;
+}
+
+/// What ends the rows of each table that has a time. A table that only the job `prune` bounds is in its list of subjects.
+const ENDS: [(&str, &str); 8] = [
+    (
+        "the job prune",
+        "backfills bulk_operations console_sessions daily_verifications deleted_workflows events failure_streaks \
+         fire_disagreements freezes idempotency_keys notification_messages notifications publications run_attempts \
+         schedule_versions sign_in_links zone_changes zone_data",
+    ),
+    ("the drop of their partitions", "audit_log occurrences outbox_events runs"),
+    ("the job audit or the drop of a month", "audit_chain failed_logins"),
+    ("the job statistics", "decision_minutes decision_sums run_end_minutes run_end_sums"),
+    ("their instance or publisher", "dead_letters instances orphans publishers sweeps"),
+    (
+        "the object that they belong to, of which a team has a limited number or a key of the operators makes each",
+        "api_keys job_failures ledger notification_channels notification_conditions notification_rules team_data_keys \
+         team_requested_fires team_secrets teams workflows",
+    ),
+    ("their notification", "notification_items"),
+    (
+        "nothing: they have one row, or a fixed number",
+        "audit_chain_start config_generation database_identity event_listeners jobs partition_bounds prune_marks \
+         statistics_start watchdog_shards",
+    ),
+];
+
+/// So that no table is added whose rows stay for ever.
+#[tokio::test]
+async fn the_rows_of_each_table_end() {
+    let s = story().await;
+    let tables = "SELECT c.relname::text FROM pg_class c
+                   WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+                     AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'workflows'::regclass)
+                     AND EXISTS (SELECT FROM pg_attribute a
+                                  WHERE a.attrelid = c.oid AND a.atttypid = 'timestamptz'::regtype AND NOT a.attisdropped)
+                     AND c.relname <> '_sqlx_migrations'
+                   ORDER BY c.relname";
+    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&s.pool).await.unwrap();
+    let mut ended: Vec<&str> = ENDS.iter().flat_map(|(_, tables)| tables.split_whitespace()).collect();
+    ended.sort_unstable();
+    assert_eq!(tables, ended, "say in ENDS what ends the rows of the table, and add it to the subjects of prune");
     s.publish().await;
     s.end_early().await;
 }

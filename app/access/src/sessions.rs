@@ -391,7 +391,10 @@ pub async fn remove_ended(db: &mut PgConnection, before: DateTime<Utc>, limit: i
             DELETE FROM console_sessions
              WHERE id IN (SELECT id FROM console_sessions WHERE expires_on < $1 ORDER BY expires_on LIMIT $2)
             RETURNING 1),
-        links AS (DELETE FROM sign_in_links WHERE expires_on < $1 RETURNING 1)
+        links AS (
+            DELETE FROM sign_in_links
+             WHERE digest IN (SELECT digest FROM sign_in_links WHERE expires_on < $1 LIMIT $2)
+            RETURNING 1)
         SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM links) AS "removed!"
         "#,
         before,

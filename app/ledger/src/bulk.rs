@@ -10,6 +10,9 @@ mod repeats;
 mod request;
 
 pub use advance::{BulkCursor, JOB, PASS, Pass, advance_operations};
-pub use list::{Item, Operation, cancel_operation, find_operation, list_items, list_operations, remove_old};
+pub use list::{
+    Item, Operation, cancel_operation, find_operation, list_items, list_operations, remove_old_items,
+    remove_old_operations,
+};
 pub use operation::{Filter, Outcome, Request, State, Verb, WORTH_A_RETRY};
 pub use request::{Created, create_operation};

@@ -5,27 +5,12 @@ use db::PgConnection;
 
 /// How many rows one statement removes.
 const BATCH: i64 = 10_000;
-/// How many such statements follow one another.
-const BATCHES: usize = 20;
 
-/// Removes notifications and messages that were created before a time, and streaks whose last failure was; returns how
-/// many rows.
+/// Removes a batch of the notifications that were created before a time, with their items; returns how many.
 ///
 /// # Errors
-/// Fails if the database cannot be reached or refuses a statement; earlier batches remain removed.
-pub async fn remove_old(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
-    let mut removed = 0;
-    for _ in 0..BATCHES {
-        let batch = remove_notifications(db, before).await? + remove_messages(db, before).await?;
-        removed += batch;
-        if batch == 0 {
-            break;
-        }
-    }
-    Ok(removed + remove_streaks(db, before).await?)
-}
-
-async fn remove_notifications(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn remove_notifications(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
         -- remove old notifications with their items; the lowest ids are the oldest
@@ -42,7 +27,11 @@ async fn remove_notifications(db: &mut PgConnection, before: DateTime<Utc>) -> s
     Ok(removed.rows_affected())
 }
 
-async fn remove_messages(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+/// Removes a batch of the messages that were created before a time; returns how many.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn remove_messages(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
         -- remove old messages
@@ -59,13 +48,21 @@ async fn remove_messages(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::
     Ok(removed.rows_affected())
 }
 
-async fn remove_streaks(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+/// Removes a batch of the streaks whose last failure was before a time; returns how many.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn remove_streaks(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
         -- remove streaks of workflows that no longer run
-        DELETE FROM failure_streaks WHERE last_failed_on < $1
+        WITH old AS MATERIALIZED (
+            SELECT workflow_id FROM failure_streaks WHERE last_failed_on < $1 LIMIT $2
+        )
+        DELETE FROM failure_streaks f USING old WHERE f.workflow_id = old.workflow_id AND f.last_failed_on < $1
         "#,
         before,
+        BATCH,
     )
     .execute(db)
     .await?;

@@ -3,12 +3,15 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
+use workflows::id::first_id_of;
 use workflows::keyset::KeysetPage;
 
 use super::operation::{Outcome, State, Verb};
 
-/// How many operations a pass of the job `prune` removes; each may have many items.
-const REMOVED_A_PASS: i64 = 10;
+/// Of how many operations one statement of the job `prune` removes items.
+const OPERATIONS_A_BATCH: i64 = 1_000;
+/// How many items it removes: an operation may have ten times as many.
+const ITEMS_A_BATCH: i64 = 10_000;
 
 /// An operation and its progress.
 #[derive(Clone, Debug)]
@@ -158,21 +161,54 @@ pub async fn cancel_operation(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc
     Ok(cancelled.rows_affected() > 0)
 }
 
-/// Removes some operations that ended before a time, with their items.
+/// Removes a batch of the items of the first operations that ended before a time; returns how many.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn remove_old(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+pub async fn remove_old_items(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
-        -- remove old bulk operations
+        -- remove items of old bulk operations: no operation ends before it was made, so its id is older, too. By ctid,
+        -- because Postgres would read all items for a join
         WITH old AS MATERIALIZED (
-            SELECT id FROM bulk_operations WHERE finished_on < $1 LIMIT $2 FOR UPDATE SKIP LOCKED
+            SELECT i.place
+              FROM (SELECT id FROM bulk_operations WHERE id < $1 AND finished_on < $2 ORDER BY id LIMIT $3) AS b
+             CROSS JOIN LATERAL (SELECT ctid AS place FROM bulk_items WHERE operation_id = b.id LIMIT $4) AS i
+             LIMIT $4
         )
-        DELETE FROM bulk_operations b USING old WHERE b.id = old.id
+        DELETE FROM bulk_items i WHERE i.ctid = ANY(ARRAY(SELECT place FROM old))
         "#,
+        first_id_of(before),
         before,
-        REMOVED_A_PASS,
+        OPERATIONS_A_BATCH,
+        ITEMS_A_BATCH,
+    )
+    .execute(db)
+    .await?;
+    Ok(removed.rows_affected())
+}
+
+/// Removes a batch of the operations that ended before a time and have no items any more; returns how many.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn remove_old_operations(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
+    let removed = sqlx::query!(
+        r#"
+        -- remove old bulk operations: the first ones, of which the items were removed
+        WITH old AS MATERIALIZED (
+            SELECT id FROM bulk_operations
+             WHERE id < $1 AND finished_on < $2
+             ORDER BY id
+             LIMIT $3
+               FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM bulk_operations b USING old
+         WHERE b.id = old.id AND NOT EXISTS (SELECT FROM bulk_items i WHERE i.operation_id = old.id)
+        "#,
+        first_id_of(before),
+        before,
+        OPERATIONS_A_BATCH,
     )
     .execute(db)
     .await?;

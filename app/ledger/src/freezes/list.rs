@@ -7,8 +7,8 @@ use workflows::keyset::KeysetPage;
 
 use super::Freeze;
 
-/// How many freezes a pass of the job `prune` removes.
-const REMOVED_A_PASS: i64 = 1_000;
+/// How many freezes one statement of the job `prune` removes.
+const REMOVED_A_BATCH: i64 = 1_000;
 
 /// Whose freezes a list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub async fn remove_old(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::R
         DELETE FROM freezes f USING old WHERE f.id = old.id
         "#,
         before,
-        REMOVED_A_PASS,
+        REMOVED_A_BATCH,
     )
     .execute(db)
     .await?;

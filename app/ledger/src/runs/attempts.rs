@@ -5,8 +5,8 @@ use db::PgConnection;
 use uuid::Uuid;
 use workflows::id::first_run_id_of;
 
-/// How many rows a pass of the job `prune` removes.
-const REMOVED_A_PASS: i64 = 10_000;
+/// How many rows one statement of the job `prune` removes.
+const REMOVED_A_BATCH: i64 = 10_000;
 /// A run that was lost or handed over again and again has no longer timeline.
 const MOST: i64 = 200;
 
@@ -75,7 +75,7 @@ pub async fn remove_old_attempts(db: &mut PgConnection, before: DateTime<Utc>) -
         DELETE FROM run_attempts a USING old WHERE a.run_id = old.run_id AND a.attempt = old.attempt
         "#,
         first_run_id_of(before),
-        REMOVED_A_PASS,
+        REMOVED_A_BATCH,
     )
     .execute(db)
     .await?;

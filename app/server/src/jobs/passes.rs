@@ -153,6 +153,11 @@ pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
     let pass = prune::remove_old_rows(&app.pools.work, app.config.prune_settings(), app.database_time().await?).await?;
     workflows::count_uncounted_workflows(&app.pools.work).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
+    ensure!(
+        pass.not_removed.is_empty(),
+        "all other old rows were removed, but not these: {}; the log has the error of each",
+        pass.not_removed.join(", ")
+    );
     extended.context("all else was removed, but the hash chain of the audit log was not extended")?;
     Ok(match pass.removed_rows() {
         1.. if pass.may_be_more => Did::Some(pass.in_words()),

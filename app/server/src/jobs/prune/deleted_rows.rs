@@ -7,6 +7,8 @@ use super::old_rows::BATCH;
 
 /// How many deleted workflows one statement processes.
 const TOMBSTONES: i64 = 100;
+/// How many schedule versions one statement removes: they are small, and one index has them.
+pub(super) const VERSIONS: i64 = 10_000;
 /// How many publications one statement checks: most belong to workflows that exist, and stay.
 const PUBLICATIONS: i64 = 10_000;
 
@@ -15,6 +17,7 @@ const PUBLICATIONS: i64 = 10_000;
 pub(super) struct Removed {
     pub(super) runs: u64,
     pub(super) occurrences: u64,
+    pub(super) tombstones: u64,
     /// Whether there may be further deleted workflows, or further rows of these.
     pub(super) may_be_more: bool,
 }
@@ -27,12 +30,13 @@ pub(super) async fn remove_of_deleted(db: &mut PgConnection, after: &mut i64) ->
     let removable: Vec<i64> = found.iter().filter(|one| one.is_removable).map(|one| one.workflow_id).collect();
     let runs = remove_runs(db, &removable).await?;
     let occurrences = remove_occurrences(db, &removable).await?;
+    let mut tombstones = 0;
     if runs.max(occurrences) < BATCH.unsigned_abs() {
         let all: Vec<i64> = found.iter().map(|one| one.workflow_id).collect();
-        remove_tombstones(db, &all).await?;
+        tombstones = remove_tombstones(db, &all).await?;
         *after = last.workflow_id;
     }
-    Ok(Removed { runs, occurrences, may_be_more: true })
+    Ok(Removed { runs, occurrences, tombstones, may_be_more: true })
 }
 
 struct Deleted {
@@ -114,8 +118,8 @@ async fn remove_occurrences(db: &mut PgConnection, workflows: &[i64]) -> sqlx::R
     Ok(removed.rows_affected())
 }
 
-async fn remove_tombstones(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<()> {
-    sqlx::query!(
+async fn remove_tombstones(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<u64> {
+    let removed = sqlx::query!(
         r#"
         -- remove_tombstones: of workflows without rows, and of those that were put back, whose runs are listed again.
         -- Subqueries of one row, because joins could read all runs. The highest id stays known, because the publisher
@@ -135,8 +139,8 @@ async fn remove_tombstones(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Re
         workflows,
     )
     .execute(db)
-    .await
-    .map(drop)
+    .await?;
+    Ok(removed.rows_affected())
 }
 
 /// Removes backfills that ended before the kept runs, and whose runs are removed.
@@ -160,8 +164,8 @@ pub(super) async fn remove_backfills(db: &mut PgConnection, before: DateTime<Utc
     Ok(removed.rows_affected())
 }
 
-/// Removes the schedule versions of these workflows (`after` < id <= `through`) that ended before all kept times. The one
-/// in force at the oldest kept time stays, and so does each that a workflow behind it still needs.
+/// Removes a batch of the schedule versions of these workflows (`after` < id <= `through`) that ended before all kept times.
+/// The one in force at the oldest kept time stays, and so does each that a workflow behind it still needs.
 pub(super) async fn remove_versions(
     db: &mut PgConnection,
     after: i64,
@@ -170,18 +174,31 @@ pub(super) async fn remove_versions(
 ) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
-        -- remove_versions
-        DELETE FROM schedule_versions v
-         USING ledger l, watchdog_shards s
-         WHERE v.workflow_id > $1 AND v.workflow_id <= $2
-           AND l.workflow_id = v.workflow_id AND s.shard = l.shard
-           AND EXISTS (SELECT FROM schedule_versions later
-                        WHERE later.workflow_id = v.workflow_id AND later.valid_from > v.valid_from
-                          AND later.valid_from <= LEAST($3, ledger_decided_through(l.cursor, l.watch_at, s.decided_through)))
+        -- remove_versions: those before the one in force at the oldest needed time of their workflow. One step in the index
+        -- finds that one, so no version that stays is read, however many there are. By ctid, because Postgres could read
+        -- the table for a join
+        WITH old AS MATERIALIZED (
+            SELECT v.place
+              FROM ledger l
+              JOIN watchdog_shards s ON s.shard = l.shard
+             CROSS JOIN LATERAL (SELECT max(valid_from) AS needed_from
+                                   FROM schedule_versions
+                                  WHERE workflow_id = l.workflow_id
+                                    AND valid_from <= LEAST($3, ledger_decided_through(l.cursor, l.watch_at, s.decided_through))) AS kept
+             CROSS JOIN LATERAL (SELECT ctid AS place
+                                   FROM schedule_versions
+                                  WHERE workflow_id = l.workflow_id AND valid_from < kept.needed_from
+                                  ORDER BY valid_from
+                                  LIMIT $4) AS v
+             WHERE l.workflow_id > $1 AND l.workflow_id <= $2
+             LIMIT $4
+        )
+        DELETE FROM schedule_versions v WHERE v.ctid = ANY(ARRAY(SELECT place FROM old))
         "#,
         after,
         through,
         before,
+        VERSIONS,
     )
     .execute(db)
     .await?;
