@@ -1,7 +1,7 @@
 //! Steps 1 and 7 of 7: the codes of all problems, for the description of the API. docs/errors.md says what to do at each.
 
 /// In alphabetical order. An error is made with its code as a literal; a test compares these, the literals and the page.
-pub const PROBLEM_CODES: [&str; 79] = [
+pub const PROBLEM_CODES: [&str; 81] = [
     "address_not_allowed",
     "already_discarded",
     "already_processed",
