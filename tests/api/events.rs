@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use app::jobs::Did;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use tests::{Api, PATIENCE, Story};
+use workflows::events::{Position, read_events};
 
 const PATH: &str = "/api/v1/events";
 
@@ -186,7 +188,7 @@ async fn old_events_are_removed_and_refused() {
     let cursor = s.editor().get(PATH).await.expect(200).json["next_cursor"].as_str().unwrap().to_owned();
     s.create("0 9 * * *", "UTC").await;
     s.execute("UPDATE events SET created_on = created_on - interval '2 hours'").await;
-    s.job("prune").await;
+    s.job("events").await;
     assert_eq!(s.count("SELECT count(*) FROM events").await, 0);
     assert_eq!(s.editor().get(&format!("{PATH}?cursor={cursor}")).await.json["code"], "invalid_cursor");
     // The last one is of a database that had more transactions: this one was restored since.
@@ -198,5 +200,85 @@ async fn old_events_are_removed_and_refused() {
     s.create("0 9 * * *", "UTC").await;
     assert_eq!(s.count("SELECT count(*) FROM events").await, 0);
     s.publish().await;
+    s.end().await;
+}
+
+/// More than one removal takes.
+const OLD: &str = "INSERT INTO events (kind, what, created_on)
+    SELECT 'edit', 'old', clock_timestamp() - interval '2 hours' FROM generate_series(1, 210000)";
+
+/// A client that reads pages follows, and opens no stream.
+#[tokio::test]
+async fn a_job_removes_old_events_until_none_is_left() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let cursor = s.editor().get(PATH).await.expect(200).json["next_cursor"].as_str().unwrap().to_owned();
+    s.execute(OLD).await;
+    s.create("0 9 * * *", "UTC").await;
+    assert_eq!(s.job("events").await, Did::All("210000 old events removed".to_owned()));
+    assert_eq!(s.count("SELECT count(*) FROM events").await, 1, "the edit is young");
+    let refused = s.editor().get(&format!("{PATH}?cursor={cursor}")).await;
+    assert_eq!(refused.json["code"], "invalid_cursor", "some of the events after it are removed");
+    assert_eq!(s.job("events").await, Did::Nothing);
+    s.publish().await;
+    s.end().await;
+}
+
+const OF_OTHERS: &str = "INSERT INTO events (kind, what, team_id)
+    SELECT 'run_end', 'succeeded', 1000 + nth % 500 FROM generate_series(1, 100000) AS nth";
+/// How many rows and index entries of the table were read.
+const READ: &str = "SELECT (COALESCE(t.seq_tup_read, 0) + COALESCE(sum(i.idx_tup_read), 0))::bigint
+      FROM pg_stat_user_tables t LEFT JOIN pg_stat_user_indexes i USING (relid)
+     WHERE t.relname = 'events' GROUP BY t.seq_tup_read";
+
+/// Forty streams of one team. In the order of all events each would pass over those of all teams.
+#[tokio::test]
+async fn streams_read_no_event_of_another_team() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let mut viewers = Vec::new();
+    for nth in 0..8 {
+        let body =
+            json!({"name": format!("viewer {nth}"), "kind": "team", "team_id": s.keys.team_id, "role": "viewer"});
+        let key = s.admin().post("/api/v1/keys", &body).await.expect(201).json;
+        viewers.push(Api::new(s.url(), key["key"].as_str().unwrap()));
+    }
+    let (mut streams, mut begun) = (Vec::new(), String::new());
+    for viewer in viewers.iter().cycle().take(40) {
+        let mut stream = Stream::open(viewer, None).await;
+        begun = stream.begun().await;
+        streams.push(stream);
+    }
+    let before = s.count(READ).await;
+    s.execute(OF_OTHERS).await;
+    s.create("0 9 * * *", "UTC").await;
+    for stream in &mut streams {
+        assert_eq!(stream.lines(1).await, ["edit create"]);
+    }
+    let read = s.count(READ).await - before;
+    assert!(read < 10_000, "{read} events and index entries");
+    assert_eq!(whats(&page(&viewers[0], &begun).await), ["create"], "nor does a page");
+    s.publish().await;
+    s.end().await;
+}
+
+/// Those of the teams 1001 and 2000 are 1, 3, 4, 6, 7, 9 and 10.
+const OF_THREE_TEAMS: &str = "INSERT INTO events (kind, what, team_id)
+    SELECT 'edit', nth::text, CASE nth % 3 WHEN 0 THEN 2000 ELSE 1000 + nth % 3 END FROM generate_series(1, 10) AS nth";
+
+/// A person of several teams reads them so, and continues where a page was cut.
+#[tokio::test]
+async fn events_of_several_teams_have_one_order() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let begun = s.editor().get(PATH).await.expect(200).json["next_cursor"].as_str().unwrap().to_owned();
+    s.execute(OF_THREE_TEAMS).await;
+    let (mut seen, mut after, began) = (Vec::new(), begun.parse::<Position>().unwrap(), Instant::now());
+    // A transaction of another test is older perhaps: the events wait for it.
+    while seen.len() < 7 && began.elapsed() < PATIENCE {
+        let read = read_events(&s.pool, after, Some(&[2000, 1001]), 3).await.unwrap();
+        assert!(read.events.len() <= 3, "{:?}", read.events);
+        assert_eq!(read.may_be_more, read.events.len() == 3);
+        seen.extend(read.events.into_iter().map(|event| event.what));
+        after = read.through;
+    }
+    assert_eq!(seen, ["1", "3", "4", "6", "7", "9", "10"]);
     s.end().await;
 }

@@ -537,13 +537,14 @@ async fn many_empty_tombstones_are_removed_at_once() {
 }
 
 /// What ends the rows of each table that has a time. A table that only the job `prune` bounds is in its list of subjects.
-const ENDS: [(&str, &str); 8] = [
+const ENDS: [(&str, &str); 9] = [
     (
         "the job prune",
-        "backfills bulk_operations console_sessions daily_verifications deleted_workflows events failure_streaks \
+        "backfills bulk_operations console_sessions daily_verifications deleted_workflows failure_streaks \
          fire_disagreements freezes idempotency_keys notification_messages notifications publications run_attempts \
          schedule_versions sign_in_links zone_changes zone_data",
     ),
+    ("the job events", "events"),
     ("the drop of their partitions", "audit_log occurrences outbox_events runs"),
     ("the job audit or the drop of a month", "audit_chain failed_logins"),
     ("the job statistics", "decision_minutes decision_sums run_end_minutes run_end_sums"),
@@ -597,7 +598,7 @@ async fn backfills_go_after_their_runs() {
     s.end_early().await;
 }
 
-/// The attempts of a run are kept as long as the run; freezes and events that have ended long ago go, too.
+/// The attempts of a run are kept as long as the run; freezes that have ended long ago go, too.
 #[tokio::test]
 async fn old_attempts_and_freezes_are_removed() {
     let s = story().await;

@@ -95,6 +95,8 @@ pub struct Parts {
     pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
     /// The edits of a team, which leave a quarter of the connections for edits to the other teams.
     pub(crate) edits_of_team: Lines<i64>,
+    /// The reads of the open streams of a team, which have one connection for reads at most.
+    pub(crate) streams_of_team: Lines<Option<i64>>,
     /// The provider with which people sign in, if the operator has set one.
     identity_provider: OnceLock<IdentityProvider>,
     /// Delivers notifications, once the app serves.
@@ -148,6 +150,7 @@ impl App {
             edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
             edits_of_team: Lines::new(all_but_share(&pools.edits, 4), usize::MAX),
             bulk_requests_of_team: Lines::new(1, usize::MAX),
+            streams_of_team: Lines::new(1, usize::MAX),
             lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
             identity_provider: OnceLock::new(),
             courier: OnceLock::new(),

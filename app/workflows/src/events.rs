@@ -5,6 +5,8 @@
 //!
 //! A reader reads the events of transactions below the oldest one that is open. So it skips no event of a transaction
 //! that commits later than another one with a higher number.
+//!
+//! A job removes events after an hour, whether a client follows or not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,12 +22,16 @@ const KEPT_SECS: f64 = 3_600.0;
 const MARGIN: Duration = Duration::from_secs(1);
 /// How often a reader looks whether all earlier transactions have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How many events a read passes over at most, those of other teams included.
-const SCANNED: i64 = 5_000;
+/// Name of the job that removes old events in the table `jobs`.
+pub const JOB: &str = "events";
+/// How often it does, in seconds.
+pub const REMOVED_EVERY_SECS: u64 = 60;
+/// How many events [`remove_old`] removes at most.
+pub const MOST_REMOVED: u64 = REMOVED.unsigned_abs() * REMOVALS;
 /// How many old events one statement removes.
 const REMOVED: i64 = 10_000;
 /// How many such statements follow one another.
-const REMOVALS: usize = 20;
+const REMOVALS: u64 = 20;
 
 /// An event.
 #[derive(Clone, Debug)]
@@ -83,7 +89,7 @@ impl EventKind {
 }
 
 /// A place in the stream: all events up to it have been read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     transaction: i64,
     nth: i64,
@@ -167,72 +173,127 @@ pub async fn follow_on(db: &mut PgConnection, after: Position) -> sqlx::Result<K
     Ok(if is_complete { Kept::Complete } else { Kept::Incomplete })
 }
 
-/// Reads the events after a position: those of these teams, or all.
+/// An event, as it is stored.
+struct StoredEvent {
+    transaction: i64,
+    nth: i64,
+    created_on: DateTime<Utc>,
+    kind: EventKind,
+    what: String,
+    team_id: Option<i64>,
+    workflow_id: Option<i64>,
+    run_id: Option<Uuid>,
+    scheduled_time: Option<DateTime<Utc>>,
+    revision: Option<i64>,
+    subject: Option<String>,
+    actor: Option<String>,
+}
+
+impl From<StoredEvent> for Event {
+    fn from(stored: StoredEvent) -> Self {
+        Self {
+            position: Position { transaction: stored.transaction, nth: stored.nth },
+            created_on: stored.created_on,
+            kind: stored.kind,
+            what: stored.what,
+            team_id: stored.team_id,
+            workflow_id: stored.workflow_id,
+            run_id: stored.run_id,
+            scheduled_time: stored.scheduled_time,
+            revision: stored.revision,
+            subject: stored.subject,
+            actor: stored.actor,
+        }
+    }
+}
+
+/// Selects events by a comment, which of them in their order, and the arguments. `query_as!` accepts only literals.
+macro_rules! select_events {
+    ($comment:tt, $which:tt, $($arguments:tt)*) => {
+        sqlx::query_as!(
+            StoredEvent,
+            $comment
+                + r#"
+        SELECT transaction, nth, created_on, kind AS "kind: EventKind", what, team_id, workflow_id, run_id, scheduled_time,
+               revision, subject, actor
+          FROM events
+         WHERE "#
+                + $which
+                + " LIMIT $1",
+            $($arguments)*
+        )
+    };
+}
+
+/// Reads the events after a position: those of these teams, or all. It reads no event of another team.
 ///
 /// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn read_events(
+/// Fails if the database cannot be reached or refuses a statement, or if one takes longer than [`db::READ_LIMIT_SECS`].
+pub async fn read_events(pool: &PgPool, after: Position, teams: Option<&[i64]>, limit: i64) -> sqlx::Result<Batch> {
+    // In one snapshot: what is below the oldest open transaction is the same for each team.
+    let mut tx = db::begin_read(pool).await?;
+    let (oldest, _) = read_snapshot(&mut tx).await?;
+    let events = match teams {
+        Some(teams) => read_of_teams(&mut tx, teams, after, oldest, limit).await?,
+        None => read_of_all(&mut tx, after, oldest, limit).await?,
+    };
+    tx.commit().await?;
+    let is_cut = i64::try_from(events.len()).unwrap_or(i64::MAX) >= limit;
+    // Without a cut, all events below the oldest open transaction are read; an event of that transaction has a number above 0.
+    let all = Position { transaction: oldest, nth: 0 }.max(after);
+    let through = events.last().filter(|_| is_cut).map_or(all, |event| event.position);
+    Ok(Batch { events, through, may_be_more: is_cut })
+}
+
+/// Reads the first events of several teams. Each event among the first ones is among the first ones of its team.
+async fn read_of_teams(
     db: &mut PgConnection,
+    teams: &[i64],
     after: Position,
-    teams: Option<&[i64]>,
+    oldest: i64,
     limit: i64,
-) -> sqlx::Result<Batch> {
-    let rows = sqlx::query!(
-        r#"
-        -- read events: below the oldest open transaction, whose events may have lower places. As many as one page may have are
-        -- passed over, so that a quiet team does not read those of all others again and again
-        WITH passed AS MATERIALIZED (
-            SELECT *
-              FROM events
-             WHERE (transaction, nth) > ($1, $2)
-               AND transaction < (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
-             ORDER BY transaction, nth
-             LIMIT $5
-        ), visible AS (
-            SELECT * FROM passed WHERE $3::bigint[] IS NULL OR team_id = ANY($3) ORDER BY transaction, nth LIMIT $4
-        )
-        SELECT last.transaction AS "last_transaction!", last.nth AS "last_nth!", last.count AS "count!",
-               v.transaction AS "transaction?", v.nth AS "nth?", v.created_on AS "created_on?", v.kind AS "kind?: EventKind",
-               v.what AS "what?", v.team_id, v.workflow_id, v.run_id, v.scheduled_time, v.revision, v.subject, v.actor
-          FROM (SELECT transaction, nth, (SELECT count(*) FROM passed) AS count
-                  FROM passed ORDER BY transaction DESC, nth DESC LIMIT 1) AS last
-          LEFT JOIN visible AS v ON TRUE
-         ORDER BY v.transaction, v.nth
-        "#,
+) -> sqlx::Result<Vec<Event>> {
+    let mut events = Vec::new();
+    for team in teams {
+        events.extend(read_of_team(db, *team, after, oldest, limit).await?);
+    }
+    events.sort_by_key(|event: &Event| event.position);
+    events.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(events)
+}
+
+/// A comparison of rows reads only the index of its columns: in the order of all events, a quiet team would pass over those of
+/// all others.
+async fn read_of_team(
+    db: &mut PgConnection,
+    team: i64,
+    after: Position,
+    oldest: i64,
+    limit: i64,
+) -> sqlx::Result<Vec<Event>> {
+    let stored = select_events!(
+        "-- read the events of a team, by idx_events_team\n",
+        "(team_id, transaction, nth) > ($2, $3, $4) AND (team_id, transaction, nth) < ($2, $5, 0::bigint)
+         ORDER BY team_id, transaction, nth",
+        limit,
+        team,
         after.transaction,
         after.nth,
-        teams,
+        oldest,
+    );
+    Ok(stored.fetch_all(db).await?.into_iter().map(Event::from).collect())
+}
+
+async fn read_of_all(db: &mut PgConnection, after: Position, oldest: i64, limit: i64) -> sqlx::Result<Vec<Event>> {
+    let stored = select_events!(
+        "-- read the events of all teams\n",
+        "(transaction, nth) > ($2, $3) AND transaction < $4 ORDER BY transaction, nth",
         limit,
-        SCANNED,
-    )
-    .fetch_all(db)
-    .await?;
-    let Some(first) = rows.first() else {
-        return Ok(Batch { events: Vec::new(), through: after, may_be_more: false });
-    };
-    let last = Position { transaction: first.last_transaction, nth: first.last_nth };
-    let was_full = first.count >= SCANNED;
-    let events: Vec<Event> = rows
-        .into_iter()
-        .filter_map(|row| {
-            Some(Event {
-                position: Position { transaction: row.transaction?, nth: row.nth? },
-                created_on: row.created_on?,
-                kind: row.kind?,
-                what: row.what?,
-                team_id: row.team_id,
-                workflow_id: row.workflow_id,
-                run_id: row.run_id,
-                scheduled_time: row.scheduled_time,
-                revision: row.revision,
-                subject: row.subject,
-                actor: row.actor,
-            })
-        })
-        .collect();
-    let is_cut = i64::try_from(events.len()).unwrap_or(i64::MAX) >= limit;
-    let through = events.last().filter(|_| is_cut).map_or(last, |event| event.position);
-    Ok(Batch { events, through, may_be_more: was_full || is_cut })
+        after.transaction,
+        after.nth,
+        oldest,
+    );
+    Ok(stored.fetch_all(db).await?.into_iter().map(Event::from).collect())
 }
 
 /// Writes the event of an edit, in its transaction.
@@ -259,46 +320,68 @@ pub(crate) async fn write_edit(
     .map(drop)
 }
 
-/// Removes events that are older than they are kept; returns how many.
+/// Removes events that are older than they are kept, the oldest first, at most [`MOST_REMOVED`]; returns how many.
 ///
 /// # Errors
-/// Fails if the database cannot be reached or refuses a statement.
+/// Fails if the database cannot be reached or refuses a statement; earlier ones remain removed.
 pub async fn remove_old(db: &mut PgConnection) -> sqlx::Result<u64> {
-    let mut removed = 0;
+    let (mut removed, mut after) = (0, Position { transaction: 0, nth: 0 });
     for _ in 0..REMOVALS {
-        let batch = remove_batch(db).await?;
-        removed += batch;
-        if batch < REMOVED.unsigned_abs() {
+        let Some(batch) = remove_batch(db, after).await? else { break };
+        removed += batch.events;
+        after = batch.through;
+        if batch.events < REMOVED.unsigned_abs() {
             break;
         }
     }
     Ok(removed)
 }
 
-async fn remove_batch(db: &mut PgConnection) -> sqlx::Result<u64> {
-    let removed = sqlx::query_scalar!(
+/// Events that one statement removed.
+struct RemovedBatch {
+    events: u64,
+    /// The last one of them.
+    through: Position,
+}
+
+/// Removes the oldest events after a position; `None`: none is old.
+async fn remove_batch(db: &mut PgConnection, after: Position) -> sqlx::Result<Option<RemovedBatch>> {
+    let removed = sqlx::query!(
         r#"
-        -- remove old events: the oldest first, and then no reader may begin before the last of them
+        -- remove old events: the oldest first, and then no reader may begin before the last of them. It begins after the batch
+        -- before, whose rows are dead, but are in the index until a vacuum
         WITH old AS MATERIALIZED (
-            SELECT transaction, nth, created_on FROM events ORDER BY transaction, nth LIMIT $1
+            SELECT transaction, nth, created_on
+              FROM events
+             WHERE (transaction, nth) > ($3, $4)
+             ORDER BY transaction, nth
+             LIMIT $1
         ), removed AS (
             DELETE FROM events e USING old
              WHERE e.transaction = old.transaction AND e.nth = old.nth
                AND old.created_on < clock_timestamp() - make_interval(secs => $2)
-            RETURNING e.transaction
+            RETURNING e.transaction, e.nth
         ), marked AS (
             UPDATE event_listeners
                SET complete_from = GREATEST(complete_from, (SELECT max(transaction) + 1 FROM removed))
              WHERE complete_from IS NOT NULL AND EXISTS (SELECT FROM removed)
         )
-        SELECT count(*) AS "count!" FROM removed
+        SELECT transaction AS "transaction!", nth AS "nth!", (SELECT count(*) FROM removed) AS "events!"
+          FROM removed
+         ORDER BY transaction DESC, nth DESC
+         LIMIT 1
         "#,
         REMOVED,
         KEPT_SECS,
+        after.transaction,
+        after.nth,
     )
-    .fetch_one(db)
+    .fetch_optional(db)
     .await?;
-    Ok(removed.unsigned_abs())
+    Ok(removed.map(|last| RemovedBatch {
+        events: last.events.unsigned_abs(),
+        through: Position { transaction: last.transaction, nth: last.nth },
+    }))
 }
 
 /// Whether changes wrote events before.

@@ -2,12 +2,13 @@
 
 use std::net::UdpSocket;
 use std::sync::{LazyLock, mpsc};
+use std::time::Instant;
 
 use chrono::TimeDelta;
 use futures::future::join_all;
-use reqwest::Method;
+use reqwest::{Method, Response};
 use serde_json::json;
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
 
 use super::attack::Attack;
 use super::team_b::TeamB;
@@ -137,6 +138,43 @@ fn take_blocking_threads() -> Vec<mpsc::Sender<()>> {
         all.push(free);
     }
     all
+}
+
+/// Streams of events of team A, as many as ten keys may open.
+async fn open_streams(s: &Story) -> Vec<Response> {
+    let mut streams = Vec::new();
+    for _ in 0..10 {
+        let viewer = viewer(s).await;
+        for _ in 0..5 {
+            let stream = viewer.request(Method::GET, "/api/v1/events").header("accept", "text/event-stream");
+            streams.push(stream.send().await.unwrap());
+        }
+    }
+    assert!(streams.iter().all(|stream| stream.status() == 200), "{streams:?}");
+    streams
+}
+
+async fn until_ended(mut stream: Response) {
+    while let Ok(Some(_)) = stream.chunk().await {}
+}
+
+/// Another session has locked the events, so that each read of a stream takes as long as it may, and ends its stream. The
+/// streams of a team have one connection for that, so all other reads are answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_streams_delay_no_read() {
+    let s = story(|config| config.heartbeat_ms = 50).await;
+    let path = format!("/api/v1/workflows/{}", s.create("0 9 * * *", "UTC").await);
+    let streams = open_streams(&s).await;
+    let mut lock = locked(&s, "LOCK TABLE events IN ACCESS EXCLUSIVE MODE").await;
+    let streams: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(until_ended(stream))).collect();
+    let (admin, began) = (s.admin(), Instant::now());
+    while streams.iter().filter(|stream| stream.is_finished()).count() < 2 {
+        assert!(began.elapsed() < PATIENCE, "no stream reads");
+        admin.get(&path).await.expect(200);
+    }
+    sqlx::raw_sql("ROLLBACK").execute(&mut lock).await.unwrap();
+    assert_eq!(s.app().pools.reads.current_use().timed_out, 0, "no read was refused a connection");
+    s.end().await;
 }
 
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity

@@ -69,8 +69,8 @@ impl History<'_> {
             Action::Execute => Some(self.execute(actor, instance).await),
             Action::Job => {
                 let jobs = app::jobs::all_jobs(&instance.app.config);
-                // A history has no bulk operation, and no receiver of pings.
-                let left_out = ["prune", "bulk", "heartbeat"];
+                // A history has no bulk operation, no client that follows its events, and no receiver of pings.
+                let left_out = ["prune", "bulk", "events", "heartbeat"];
                 let names: Vec<&str> =
                     jobs.iter().map(|job| job.name).filter(|name| !left_out.contains(name)).collect();
                 job(self.dice.pick(&names)?, instance)

@@ -1,7 +1,7 @@
 //! Step 7 of 7: one pass of each job. It counts the report in the metrics, notifies the executor and the publisher, and
 //! returns the result of the turn.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use access::failed_logins;
 use anyhow::{Context as _, ensure};
@@ -9,10 +9,14 @@ use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, bulk, stats, watchdog};
 use workflows::audit::chain;
+use workflows::events;
 
 use super::{Did, prune};
 use crate::App;
 use crate::metrics::{FailedJob, MetricLabel, Metrics};
+
+/// For so long a turn of the job `events` goes on with the next removal.
+const EVENTS: Duration = Duration::from_secs(30);
 
 /// Decides the due times that have no decision.
 pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
@@ -143,6 +147,23 @@ pub(super) async fn run_audit(app: &App) -> anyhow::Result<Did> {
         (false, false, 0) => Did::Nothing,
         (false, false, _) => Did::All(extended.in_words()),
     })
+}
+
+/// Removes the events that are kept no longer, until none is left or the time is over.
+pub(super) async fn run_events(app: &App) -> anyhow::Result<Did> {
+    let mut connection = app.pools.work.acquire().await?;
+    let (began, mut all) = (Instant::now(), 0);
+    loop {
+        let removed = events::remove_old(&mut connection).await?;
+        all += removed;
+        let sentence = || format!("{all} old events removed");
+        match removed {
+            events::MOST_REMOVED.. if began.elapsed() >= EVENTS => return Ok(Did::Some(sentence())),
+            events::MOST_REMOVED.. => {}
+            _ if all == 0 => return Ok(Did::Nothing),
+            _ => return Ok(Did::All(sentence())),
+        }
+    }
 }
 
 /// Removes old rows, and counts the workflows that the version before wrote after the migration.

@@ -52,8 +52,9 @@ pub struct Settings {
     pub audit_days: u32,
 }
 
-/// The rows that a turn removes in rounds. A table that keeps rows by their age is here, or has partitions by day or month.
-const SUBJECTS: [Subject; 15] = [
+/// The rows that a turn removes in rounds. A table that keeps rows by their age is here, has partitions by day or month, or
+/// has a job of its own, as the events.
+const SUBJECTS: [Subject; 14] = [
     Subject::Outbox,
     Subject::Runs,
     Subject::Occurrences,
@@ -62,7 +63,6 @@ const SUBJECTS: [Subject; 15] = [
     Subject::IdempotencyKeys,
     Subject::Sessions,
     Subject::Attempts,
-    Subject::Events,
     Subject::BulkOperations,
     Subject::Notifications,
     Subject::Messages,
@@ -84,7 +84,6 @@ enum Subject {
     IdempotencyKeys,
     Sessions,
     Attempts,
-    Events,
     BulkOperations,
     Notifications,
     Messages,
@@ -107,7 +106,6 @@ impl Subject {
             Self::IdempotencyKeys => "idempotency keys",
             Self::Sessions => "sessions",
             Self::Attempts => "attempts",
-            Self::Events => "events",
             Self::BulkOperations => "bulk operations",
             Self::Notifications => "notifications",
             Self::Messages => "messages",
@@ -254,7 +252,6 @@ impl Turn {
             Subject::IdempotencyKeys => repeats::remove_old(db, now).await?,
             Subject::Sessions => sessions::remove_ended(db, now - TimeDelta::days(1), BATCH).await?,
             Subject::Attempts => remove_old_attempts(db, runs).await?,
-            Subject::Events => workflows::events::remove_old(db).await?,
             Subject::BulkOperations => return remove_bulk_operations(db, runs).await,
             Subject::Notifications => notifications::old_rows::remove_notifications(db, runs).await?,
             Subject::Messages => notifications::old_rows::remove_messages(db, runs).await?,

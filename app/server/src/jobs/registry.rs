@@ -5,6 +5,7 @@ use ledger::admission::queue;
 use ledger::verify::daily;
 use ledger::{backfills, bulk, stats, watchdog};
 use workflows::audit::chain;
+use workflows::events;
 
 use super::{Job, heartbeat, notification_passes, passes, prune};
 use crate::cadence::When;
@@ -60,6 +61,12 @@ pub fn all_jobs(config: &Config) -> Vec<Job> {
             name: chain::JOB,
             when: config.job_audit.clone(),
             run: |app| Box::pin(async move { passes::run_audit(&app).await }),
+            group: None,
+        },
+        Job {
+            name: events::JOB,
+            when: When::every_secs(events::REMOVED_EVERY_SECS),
+            run: |app| Box::pin(async move { passes::run_events(&app).await }),
             group: None,
         },
         Job {

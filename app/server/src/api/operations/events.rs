@@ -2,6 +2,8 @@
 //!
 //! A stream begins with `ready`: what a client reads from then on is no older than the stream. `Last-Event-ID` continues
 //! a stream that broke; if some of its events are not kept any more, it begins with `reset` instead.
+//!
+//! The streams of a team read one after another, so that they occupy one connection at most.
 
 use api_types::events::{EventView, EventsView};
 use std::collections::VecDeque;
@@ -26,6 +28,7 @@ use crate::api::request::auth::{Caller, Viewer};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::Params;
 use crate::api::request::page;
+use crate::api::request::read::failed_read;
 use crate::api::request::streams::{AdmittedStream, wants_stream};
 use crate::api::request::team::teams_of_list;
 use crate::api::request::view::{ViewFrom, to_view};
@@ -34,8 +37,6 @@ use crate::api::request::view::{ViewFrom, to_view};
 const READ_EVERY: Duration = Duration::from_secs(1);
 /// How often a stream sends something, and checks that its caller may still read.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How often a stream removes old events.
-const REMOVE_EVERY: Duration = Duration::from_secs(60);
 /// Events that are read at once.
 const AT_ONCE: i64 = 200;
 
@@ -79,7 +80,8 @@ pub(crate) async fn follow_events(
         Some(Extension(admitted)) => {
             let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
             let (position, first) = begin_stream(&app, last.or(params.cursor)).await?;
-            let stream = OpenStream::new(app, admitted, reader, teams, position, first);
+            let whose = Whose { reader, team_of_caller: caller.team_id, teams };
+            let stream = OpenStream::new(app, admitted, whose, position, first);
             Ok(Sse::new(stream.into_events()).into_response())
         }
         None => Ok(Json(read_page(&app, teams.as_deref(), params.cursor, limit).await?).into_response()),
@@ -92,12 +94,12 @@ async fn read_page(app: &App, teams: Option<&[i64]>, cursor: Option<String>, lim
         return Ok(EventsView { items: Vec::new(), next_cursor: position.to_string() });
     };
     let after = parse_position(&cursor)?;
-    let mut db = app.pools.reads.acquire().await?;
-    if events::follow_on(&mut db, after).await? == Kept::Incomplete {
+    let kept = events::follow_on(&mut *app.pools.reads.acquire().await?, after).await?;
+    if kept == Kept::Incomplete {
         let detail = "the events after this cursor are not kept any more: read your lists, and begin without a cursor";
         return Err(FieldError::new("invalid_cursor", "cursor", detail).into());
     }
-    let read = events::read_events(&mut db, after, teams, limit).await?;
+    let read = events::read_events(&app.pools.reads, after, teams, limit).await.map_err(failed_read)?;
     let items = read.events.into_iter().map(EventView::view_from).collect();
     Ok(EventsView { items, next_cursor: read.through.to_string() })
 }
@@ -128,40 +130,38 @@ impl Reader {
     }
 }
 
+/// Whose events a stream has.
+struct Whose {
+    reader: Reader,
+    /// In whose line it waits for its turn to read.
+    team_of_caller: Option<i64>,
+    /// `None`: all.
+    teams: Option<Vec<i64>>,
+}
+
 /// A stream that is open.
 struct OpenStream {
     app: App,
     admitted: Arc<AdmittedStream>,
-    reader: Reader,
-    teams: Option<Vec<i64>>,
+    whose: Whose,
     position: Position,
     unsent: VecDeque<sse::Event>,
     reads_at: Instant,
     beats_at: Instant,
-    removes_at: Instant,
 }
 
 impl OpenStream {
-    fn new(
-        app: App,
-        admitted: Arc<AdmittedStream>,
-        reader: Reader,
-        teams: Option<Vec<i64>>,
-        position: Position,
-        first: &'static str,
-    ) -> Self {
+    fn new(app: App, admitted: Arc<AdmittedStream>, whose: Whose, position: Position, first: &'static str) -> Self {
         let now = Instant::now();
         let first = sse::Event::default().event(first).id(position.to_string()).data("{}");
         Self {
             app,
             admitted,
-            reader,
-            teams,
+            whose,
             position,
             unsent: VecDeque::from([first]),
             reads_at: now,
             beats_at: now + HEARTBEAT,
-            removes_at: now + REMOVE_EVERY,
         }
     }
 
@@ -191,7 +191,7 @@ impl OpenStream {
             if now >= self.reads_at
                 && let Err(error) = self.read(now).await
             {
-                tracing::debug!(%error, "stream of events ended");
+                tracing::debug!(?error, "stream of events ended");
                 return None;
             }
             if self.unsent.is_empty() {
@@ -206,19 +206,16 @@ impl OpenStream {
     /// Ends the stream of a key that was revoked, of a person who left the team, and of a client that is an hour behind.
     async fn go_on(&mut self) -> Option<()> {
         let caller = self.admitted.identify_again(&self.app).await.ok()?;
-        self.teams = self.reader.teams(&caller).ok()?;
+        self.whose.teams = self.whose.reader.teams(&caller).ok()?;
         let mut db = self.app.pools.reads.acquire().await.ok()?;
         let kept = events::follow_on(&mut db, self.position).await.ok()?;
         (kept == Kept::Complete).then_some(())
     }
 
-    async fn read(&mut self, now: Instant) -> sqlx::Result<()> {
-        let mut db = self.app.pools.reads.acquire().await?;
-        if now >= self.removes_at {
-            self.removes_at = now + REMOVE_EVERY;
-            events::remove_old(&mut db).await?;
-        }
-        let read = events::read_events(&mut db, self.position, self.teams.as_deref(), AT_ONCE).await?;
+    async fn read(&mut self, now: Instant) -> Result<(), Error> {
+        let _turn = self.app.streams_of_team.wait_turn(self.whose.team_of_caller).await?;
+        let teams = self.whose.teams.as_deref();
+        let read = events::read_events(&self.app.pools.reads, self.position, teams, AT_ONCE).await?;
         self.position = read.through;
         self.unsent.extend(read.events.into_iter().filter_map(to_sse));
         self.reads_at = if read.may_be_more { now } else { now + READ_EVERY };
