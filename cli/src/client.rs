@@ -13,7 +13,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use dead_letters::{FireClient, FireKey};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Request, RequestBuilder, StatusCode};
+use reqwest::{Method, Request, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -31,6 +31,12 @@ const REPEATED_FOR: Duration = Duration::from_secs(120);
 const MOST_OF_A_PAGE: usize = 200;
 /// Where the next page of JSON lines begins.
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
+/// How long a stream lasts at most; then the caller opens the next one.
+const LONGEST_STREAM: Duration = Duration::from_secs(24 * 60 * 60);
+/// The media type of a stream.
+const EVENT_STREAM: &str = "text/event-stream";
+/// After which place a stream begins.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Exit code of bad input, the same as clap's.
 const BAD_USE: u8 = 2;
 
@@ -247,10 +253,23 @@ impl Client {
         Ok(if is_post { request.header(IDEMPOTENCY_KEY, uuid::Uuid::new_v4().to_string()) } else { request })
     }
 
-    fn understand<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
+    /// Reads an object that the app has sent.
+    ///
+    /// # Errors
+    /// Fails if it has another form than this version knows.
+    pub(crate) fn understand<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
         serde_json::from_value(answer).with_context(|| {
             format!("{} answers in a form that this version does not know: install the version of the app", self.base)
         })
+    }
+
+    /// Opens a stream of server-sent events that begins after a place; `None`: there is none. A read of the same path says why.
+    pub(crate) async fn open_stream(&self, path: &str, after: &str) -> Option<Response> {
+        let request = self.request(Method::GET, path, &[]).ok()?.timeout(LONGEST_STREAM);
+        let request = request.header(header::ACCEPT, EVENT_STREAM).header(LAST_EVENT_ID, after);
+        let response = request.send().await.ok()?;
+        let kind = response.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
+        (response.status().is_success() && kind.starts_with(EVENT_STREAM)).then_some(response)
     }
 
     /// Sends a GET of JSON lines, and returns them with the header `Next-Cursor`.

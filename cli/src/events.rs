@@ -1,14 +1,25 @@
 //! `cronbox events`: what changes, as it happens.
 
-use std::process::ExitCode;
+mod stream;
 
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
 use api_types::events::{EventView, EventsView};
 use clap::Args;
+use serde_json::Value;
 
+use self::stream::EventStream;
 use crate::client::Client;
 use crate::common::Common;
 use crate::output::{Cell, Row, View, state, word};
 use crate::print::{print_error, print_json_lines, print_text};
+
+/// The route of the events.
+const PATH: &str = "/events";
+/// The pause between two streams.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Which events.
 #[derive(Args)]
@@ -55,36 +66,73 @@ impl Row for EventView {
 /// Prints events: those since the cursor, or all that come.
 pub(crate) async fn print_events(events: &Events) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&events.common.access).await?;
-    let mut cursor = events.cursor.clone();
-    loop {
-        let query: Vec<_> = cursor.iter().map(|cursor| ("cursor", cursor.clone())).collect();
-        let page: EventsView = client.read("/events", &query).await?;
-        let shown: Vec<EventView> = page.items.into_iter().filter(|event| events.selects(event)).collect();
-        let is_quiet = shown.is_empty();
-        match events.common.output.is_for_programs() {
-            // A stream has a document a line.
-            true if events.follow => print_json_lines(&shown)?,
-            true => events.common.output.print_rows(&shown)?,
-            false if is_quiet && events.follow => ExitCode::SUCCESS,
-            false if events.follow => print_text(&shown.iter().map(line).collect::<String>())?,
-            false => events.common.output.print_rows(&shown)?,
+    if events.follow {
+        return tokio::select! {
+            ended = events.follow_on(&client) => ended,
+            _ = tokio::signal::ctrl_c() => Ok(ExitCode::SUCCESS),
         };
-        let next = Some(page.next_cursor);
-        if !events.follow {
-            if next != cursor {
-                print_error(&format!("continue with --cursor {}", next.as_deref().unwrap_or_default()));
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
-        cursor = next;
-        tokio::select! {
-            () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
-        }
     }
+    let page = read_page(&client, events.cursor.as_deref()).await?;
+    let shown: Vec<EventView> = page.items.into_iter().filter(|event| events.selects(event)).collect();
+    events.common.output.print_rows(&shown)?;
+    if events.cursor.as_ref() != Some(&page.next_cursor) {
+        print_error(&format!("continue with --cursor {}", page.next_cursor));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn read_page(client: &Client, cursor: Option<&str>) -> anyhow::Result<EventsView> {
+    let query: Vec<_> = cursor.iter().map(|cursor| ("cursor", (*cursor).to_owned())).collect();
+    client.read(PATH, &query).await
 }
 
 impl Events {
+    /// Prints what comes, for ever. Before each stream it reads a page, which says where to begin, what came since the stream
+    /// before, and why the app refuses the caller.
+    async fn follow_on(&self, client: &Client) -> anyhow::Result<ExitCode> {
+        let mut cursor = self.cursor.clone();
+        loop {
+            let page = read_page(client, cursor.as_deref()).await?;
+            self.print_lines(page.items)?;
+            let mut place = page.next_cursor;
+            // If the app or a proxy opens no stream, the pages go on.
+            if let Some(response) = client.open_stream(PATH, &place).await {
+                self.print_stream(client, EventStream::new(response), &mut place).await?;
+            }
+            cursor = Some(place);
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Prints the events of a stream until it ends; `place` is then behind the last one.
+    async fn print_stream(&self, client: &Client, mut stream: EventStream, place: &mut String) -> anyhow::Result<()> {
+        while let Some(message) = stream.next().await {
+            match message.name.as_str() {
+                // Events after the place are not kept any more: the next page refuses it, and says so.
+                "reset" => return Ok(()),
+                "" | "ready" => {}
+                _ => {
+                    let event: Value =
+                        serde_json::from_str(&message.data).context("an event of the stream is no JSON")?;
+                    self.print_lines(vec![client.understand(event)?])?;
+                }
+            }
+            if !message.id.is_empty() {
+                *place = message.id;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints events, each in a line.
+    fn print_lines(&self, items: Vec<EventView>) -> anyhow::Result<ExitCode> {
+        let shown: Vec<EventView> = items.into_iter().filter(|event| self.selects(event)).collect();
+        if self.common.output.is_for_programs() {
+            return print_json_lines(&shown);
+        }
+        print_text(&shown.iter().map(line).collect::<String>())
+    }
+
     fn selects(&self, event: &EventView) -> bool {
         self.kind.is_empty() || self.kind.contains(&word(&event.kind))
     }

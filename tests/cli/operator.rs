@@ -1,9 +1,14 @@
 //! Tasks of an operator who is paged at night.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use chrono::{SecondsFormat, TimeDelta};
+use reqwest::{Method, Response};
 use schedule::Clock;
 use serde_json::{Value, json};
-use tests::{Story, find_kept_port};
+use tests::{Api, PATIENCE, Story, find_kept_port};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::Person;
 
@@ -297,5 +302,35 @@ async fn what_changes_is_followed() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert_eq!((&listed[0]["kind"], &listed[0]["what"]), (&json!("edit"), &json!("create")), "{listed}");
+    s.end().await;
+}
+
+async fn open_stream(caller: &Api) -> Response {
+    caller.request(Method::GET, "/api/v1/events").header("accept", "text/event-stream").send().await.unwrap()
+}
+
+/// A key has five streams: one less for other programs while a command follows.
+#[tokio::test]
+async fn a_command_follows_by_a_stream() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let mut command = person.command(&["events", "--follow", "--kind", "edit"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let editor = s.editor();
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        others.push(open_stream(&editor).await);
+    }
+    let began = Instant::now();
+    while open_stream(&editor).await.status() != 429 {
+        assert!(began.elapsed() < PATIENCE, "the command opens no stream");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    person.ok(&["workflow", "create", "job", "--log", "m"]).await;
+    let line = tokio::time::timeout(PATIENCE, printed.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(line.contains("edit") && line.contains("create"), "{line}");
+    child.kill().await.unwrap();
+    drop(others);
     s.end().await;
 }
