@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use api_types::nesting::read_answer;
 use api_types::page::Page;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -297,7 +298,7 @@ impl Client {
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Value> {
         let text = self.send_for_text(request).await?;
-        serde_json::from_str(&text).with_context(|| format!("{} answered, but not as cronbox does", self.base))
+        read_answer(text.as_bytes()).with_context(|| format!("{} answered, but not as cronbox does", self.base))
     }
 
     async fn send_for_text(&self, request: RequestBuilder) -> anyhow::Result<String> {

@@ -32,6 +32,13 @@ const MANY_TEAMS: &str = "
     INSERT INTO teams (name, signing_secret, created_on)
     SELECT 'team number ' || nth, 'whsec_', cronbox_now() FROM generate_series(2, 201) AS nth ORDER BY nth";
 
+/// Documents of 125 arrays and objects inside of each other, which an earlier version accepted.
+const DEEP_DOCUMENTS: &str = "
+    UPDATE workflows
+       SET starting_inputs = jsonb_build_object('a', (repeat('[', 124) || repeat(']', 124))::jsonb),
+           action = jsonb_build_object('type', 'http', 'method', 'POST', 'url', 'https://a.example',
+                                       'body', (repeat('[', 125) || repeat(']', 125))::jsonb)";
+
 /// The fields of a new workflow.
 const NEW_WORKFLOW: &str = "name=new&overlap_policy=skip&max_concurrent=10&catch_up_policy=skip&catch_up_window_secs=86400\
     &spread_secs=0&timeout_secs=300&max_attempts=1&on_lost=retry&action.type=log&action.message=m";
@@ -44,6 +51,26 @@ async fn the_overview_counts_beyond_one_scan() {
         let overview = Visitor::sign_in(s.url(), key).await.read_page("/").await;
         assert!(overview.contains("<b>1</b>workflow that EventBridge refused"), "{overview}");
     }
+    s.end_early().await;
+}
+
+/// A list and the audit log nest a document deeper than a request may.
+#[tokio::test]
+async fn deep_documents_leave_pages_readable() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let id = s.create_with(json!({"name": "nested far", "cron_schedule": "0 9 * * *"})).await;
+    s.execute(DEEP_DOCUMENTS).await;
+    let visitor = Visitor::sign_in(s.url(), &s.keys.admin).await;
+    let page = format!("/workflows/{id}");
+    for path in ["/workflows", &page] {
+        let shown = visitor.read_page(path).await;
+        assert!(shown.contains("nested far"), "{path}: {shown}");
+    }
+    // The entry has the inputs as they were.
+    let flat = json!({"starting_inputs": {}, "action": {"type": "log", "message": "flat"}});
+    s.editor().patch(&format!("/api/v1{page}"), &flat).await.expect(200);
+    let log = visitor.read_page("/admin/audit").await;
+    assert!(log.contains(&format!(">workflow:{id}<")), "{log}");
     s.end_early().await;
 }
 

@@ -9,6 +9,11 @@ fn http(action: Value) -> Value {
     json!({ "action": whole })
 }
 
+/// A document of so many arrays inside of each other.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(Value::Null, |inner, _| json!([inner]))
+}
+
 /// Bodies with one wrong field, each with the code and the field of the refusal.
 fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
     let long = "x".repeat(300);
@@ -70,10 +75,12 @@ fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
         (http(json!({"headers": {"a": null}})), "invalid_field", "action.headers.a"),
         (http(json!({"headers": "a: b"})), "invalid_field", "action.headers"),
         (http(json!({"body": {"a": ["\u{0}"]}})), "invalid_field", "action.body.a.0"),
+        (http(json!({"body": nested(33)})), "invalid_field", "action.body"),
         (http(json!({"timeout": 5})), "unknown_field", "action.timeout"),
         (json!({"starting_inputs": []}), "invalid_field", "starting_inputs"),
         (json!({"starting_inputs": {"a": vec![1; 10_000]}}), "invalid_field", "starting_inputs"),
         (json!({"starting_inputs": {"a": {"b": "\u{0}"}}}), "invalid_field", "starting_inputs.a.b"),
+        (json!({"starting_inputs": {"a": nested(32)}}), "invalid_field", "starting_inputs"),
         (json!({"starts_at": "tomorrow"}), "invalid_field", "starts_at"),
         (json!({"starts_at": "0001-01-01T00:00:00Z"}), "invalid_field", "starts_at"),
         (json!({"ends_at": 1_700_000_000}), "invalid_field", "ends_at"),
@@ -98,6 +105,20 @@ async fn wrong_workflow_fields_are_named() {
     }
     assert_eq!(editor.get("/api/v1/workflows").await.expect(200).json["items"], json!([]));
     s.end().await;
+}
+
+/// A list and the audit log nest a document deeper, where a parser of a client would refuse it.
+#[tokio::test]
+async fn documents_have_a_largest_depth() {
+    let s = Story::today().await;
+    let deepest = json!({"starting_inputs": {"a": nested(31)},
+        "action": {"type": "http", "method": "POST", "url": "https://a.example/hook", "body": nested(32)}});
+    s.create_with(deepest).await;
+    let fire = format!("/api/v1/schedules/{}:fire", s.create("0 9 * * *", "UTC").await);
+    let refused = s.editor().post(&fire, &json!({"inputs": {"a": nested(32)}})).await;
+    refused.refused(400, "invalid_field", Some("inputs"));
+    s.editor().post(&fire, &json!({"inputs": {"a": nested(31)}})).await.expect(202);
+    s.end_early().await;
 }
 
 #[tokio::test]

@@ -76,6 +76,24 @@ async fn names_lead_to_one_workflow() {
     s.end_early().await;
 }
 
+/// An earlier version accepted inputs and bodies of 125 arrays and objects inside of each other; a list nests them deeper.
+#[tokio::test]
+async fn deep_documents_leave_lists_readable() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "nested far", "--log", "m"]).await;
+    s.execute(
+        "UPDATE workflows \
+            SET starting_inputs = jsonb_build_object('a', (repeat('[', 124) || repeat(']', 124))::jsonb), \
+                action = jsonb_build_object('type', 'http', 'method', 'POST', 'url', 'https://a.example', \
+                                            'body', (repeat('[', 125) || repeat(']', 125))::jsonb)",
+    )
+    .await;
+    assert!(person.ok(&["workflow", "ls"]).await.contains("nested far"));
+    person.ok(&["workflow", "get", "nested far"]).await;
+    s.end_early().await;
+}
+
 /// The history says who changed what, and an archived workflow stays final.
 #[tokio::test]
 async fn history_leads_back_until_the_end() {

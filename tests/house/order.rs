@@ -39,6 +39,7 @@ static HOUSES: [House; 27] = [
             ("notifications", "notifications"),
             ("more objects", "page previews problem runs secrets sessions stats teams upcoming"),
             ("parts of objects", "actions raw reasons"),
+            ("readers", "nesting"),
         ],
     },
     House { name: "manifest", src: "manifest/src", rooms: &[("crate", "lib"), ("parts", "complaint substitute")] },

@@ -17,6 +17,7 @@ pub mod jobs;
 pub mod keys;
 pub mod limits;
 pub mod me;
+pub mod nesting;
 pub mod notifications;
 pub mod occurrences;
 pub mod outbox;

@@ -1,6 +1,7 @@
 //! Requests to the API in this process, under the caller of a session.
 
 use api_types::keys::Scope;
+use api_types::nesting::read_answer;
 use api_types::problem::Problem;
 use axum::Router;
 use axum::body::Body;
@@ -221,8 +222,7 @@ impl Answer {
     /// # Errors
     /// Fails if it is not what the type says.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::Broken(format!("the answer of the API is not read: {error}")))
+        read_answer(&self.body).map_err(|error| Failure::Broken(format!("the answer of the API is not read: {error}")))
     }
 
     /// The entity tag, which a later write sends back.

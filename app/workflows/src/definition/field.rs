@@ -120,24 +120,31 @@ const MOST_VALUES: usize = 10_000;
 /// How many digits the numbers of a document have at most beyond the first 20 of each, written without an exponent, as Postgres
 /// returns them.
 const MOST_DIGITS: u32 = 100_000;
+/// How deep a document may be nested. Lists and the audit log nest it deeper, and parsers of clients read 127.
+const DEEPEST_DOCUMENT: usize = 32;
 /// An ordinary number has no more digits than its text.
 const ORDINARY_DIGITS: u32 = 20;
 
-/// Checks the inputs of runs: not too many values or digits, and no NUL.
+/// Checks the inputs of runs: not too deep, not too many values or digits, and no NUL.
 ///
 /// # Errors
-/// Fails for too many values or digits, or returns the path of the string with a NUL.
+/// Fails as [`check_extent`], or returns the path of the string with a NUL.
 pub fn check_inputs(field: &str, inputs: &Map<String, Value>) -> Result<(), FieldError> {
     let inputs = Value::Object(inputs.clone());
     check_extent(field, &inputs)?;
     no_nul(field, &inputs)
 }
 
-/// Refuses a document that would be much larger in memory, or as Postgres returns it, than as it was sent.
+/// Refuses a document that would be much larger in memory, or as Postgres returns it, than as it was sent, and one that the
+/// parser of a client would refuse inside of an answer.
 ///
 /// # Errors
-/// Fails for too many values or digits.
+/// Fails for a document that is nested too deep, and for too many values or digits.
 pub fn check_extent(field: &str, document: &Value) -> Result<(), FieldError> {
+    if count_depth(document) > DEEPEST_DOCUMENT {
+        let detail = format!("{field} must have at most {DEEPEST_DOCUMENT} arrays and objects inside of each other");
+        return Err(FieldError::invalid(field, detail));
+    }
     if count_values(std::iter::once(document)) > MOST_VALUES + 1 {
         return Err(FieldError::invalid(field, format!("{field} must have at most {MOST_VALUES} values")));
     }
@@ -149,6 +156,15 @@ pub fn check_extent(field: &str, document: &Value) -> Result<(), FieldError> {
         return Err(FieldError::invalid(field, detail));
     }
     Ok(())
+}
+
+/// How many arrays and objects are inside of each other, with the outermost one.
+fn count_depth(document: &Value) -> usize {
+    match document {
+        Value::Array(items) => 1 + items.iter().map(count_depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(count_depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 /// The digits of all numbers beyond the ordinary ones, approximately: a short text such as `1e308` has 309.
@@ -280,6 +296,17 @@ mod tests {
         assert!(check_inputs("inputs", &inputs(MOST_VALUES - 1)).is_ok());
         let error = check_inputs("inputs", &inputs(MOST_VALUES)).unwrap_err();
         assert_eq!((error.field.as_str(), error.detail.as_str()), ("inputs", "inputs must have at most 10000 values"));
+    }
+
+    /// The limit counts the object of the inputs itself.
+    #[test]
+    fn deeply_nested_inputs_are_refused() {
+        let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+        let inputs = |depth: usize| Map::from_iter([("a".to_owned(), nested(depth))]);
+        assert_eq!(check_inputs("inputs", &inputs(DEEPEST_DOCUMENT - 1)), Ok(()));
+        let error = check_inputs("inputs", &inputs(DEEPEST_DOCUMENT)).unwrap_err();
+        let detail = "inputs must have at most 32 arrays and objects inside of each other";
+        assert_eq!((error.code, error.field.as_str(), error.detail.as_str()), ("invalid_field", "inputs", detail));
     }
 
     #[test]
