@@ -10,6 +10,7 @@ pub mod error;
 pub(crate) mod etag;
 pub mod extract;
 pub(crate) mod in_flight;
+pub(crate) mod json;
 pub mod limits;
 pub mod page;
 pub mod problem_codes;

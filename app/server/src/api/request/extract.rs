@@ -5,16 +5,16 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use schedule::WorkflowId;
-use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::fmt;
 use std::str::FromStr;
 use utoipa::IntoParams;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::patch::PatchKind;
 
 use super::error::Error;
+use super::json::parse_body;
 use super::limits::EditPlace;
 use super::request_id::{RequestId, current_id};
 use super::timed_body::BodyTooLate;
@@ -43,7 +43,8 @@ pub struct EmptyBody {}
 /// The document of a PATCH, and its format.
 pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);
 
-/// The members of a JSON object; a name that comes twice is an error.
+/// The members of a JSON object.
+#[derive(Deserialize)]
 pub(crate) struct Members(pub(crate) Map<String, Value>);
 
 /// The query; an unknown field is an error.
@@ -115,7 +116,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         content_type(request.headers(), &["application/json"])?;
-        parse_json(&read_body(request).await?).map(Self)
+        parse_body(&read_body(request).await?).map(Self)
     }
 }
 
@@ -129,7 +130,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
             return Ok(Self(T::default()));
         }
         content_type(&headers, &["application/json"])?;
-        parse_json(&bytes).map(Self)
+        parse_body(&bytes).map(Self)
     }
 }
 
@@ -150,35 +151,8 @@ impl<S: Send + Sync> FromRequest<S> for Patch {
             "application/json" => PatchKind::Replace,
             _ => PatchKind::Merge,
         };
-        let Members(members) = parse_json(&read_body(request).await?)?;
+        let Members(members) = parse_body(&read_body(request).await?)?;
         Ok(Self(members, kind))
-    }
-}
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(DistinctMembers)
-    }
-}
-
-struct DistinctMembers;
-
-impl<'de> Visitor<'de> for DistinctMembers {
-    type Value = Members;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut access: M) -> Result<Members, M::Error> {
-        let mut members = Map::new();
-        while let Some((name, value)) = access.next_entry::<String, Value>()? {
-            if members.contains_key(&name) {
-                return Err(M::Error::custom(format!("duplicate field `{name}`")));
-            }
-            members.insert(name, value);
-        }
-        Ok(Members(members))
     }
 }
 
@@ -260,27 +234,6 @@ impl<S: Send + Sync> FromRequestParts<S> for EditHead {
 #[must_use]
 pub fn or_empty(body: Value) -> Value {
     if body.is_null() { Value::Object(Map::new()) } else { body }
-}
-
-/// Parses a JSON document, and refuses text that Postgres cannot store.
-///
-/// # Errors
-/// Returns 400 with the field.
-pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let inner = error.into_inner();
-        if inner.is_data() {
-            field::from_serde("", &path, &inner.to_string())
-        } else {
-            FieldError::new("invalid_json", "", format!("the body is not JSON: {inner}"))
-        }
-    })?;
-    deserializer
-        .end()
-        .map_err(|error| FieldError::new("invalid_json", "", format!("the body is not JSON: {error}")))?;
-    Ok(parsed)
 }
 
 /// Parses a query or a form.

@@ -11,7 +11,8 @@ use utoipa::IntoParams;
 use workflows::audit::Edit;
 
 use super::error::Error;
-use super::extract::{must_be_json, parse_json, read_body};
+use super::extract::{must_be_json, read_body};
+use super::json::parse_body;
 use crate::App;
 
 /// In an answer that an earlier request has got before.
@@ -125,7 +126,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Creation<T> {
         must_be_json(request.headers())?;
         let (headers, path) = (request.headers().clone(), request.uri().path().to_owned());
         let body = read_body(request).await?;
-        Ok(Self { body: parse_json(&body)?, repeat: Repeat::read(&headers, &path, &body)? })
+        Ok(Self { body: parse_body(&body)?, repeat: Repeat::read(&headers, &path, &body)? })
     }
 }
 
@@ -140,6 +141,6 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalC
             return Ok(Self(Creation { body: T::default(), repeat }));
         }
         must_be_json(&headers)?;
-        Ok(Self(Creation { body: parse_json(&body)?, repeat }))
+        Ok(Self(Creation { body: parse_body(&body)?, repeat }))
     }
 }

@@ -18,6 +18,7 @@ use crate::App;
 use crate::api::request::auth::Scheduler;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, Verb};
+use crate::api::request::json::parse_json;
 use crate::metrics::{Answered, MetricLabel};
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
@@ -75,7 +76,7 @@ pub(crate) async fn invoke_workflow(
 }
 
 fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
-    let mut event: Value = extract::parse_json(body)?;
+    let mut event: Value = parse_json(body)?;
     let Some(members) = event.as_object_mut() else {
         return Err(FieldError::invalid("", "the body must be a JSON object").into());
     };
