@@ -1,5 +1,8 @@
 //! A client that has what it reads gets 304, and what it has leads its next edit.
 
+use app::api::request::limits::Load;
+use app::api::routes::{ROUTES, Route};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Answer, Api, Story, send_request};
 
@@ -74,5 +77,67 @@ async fn limits_and_hosts_are_not_overwritten_unseen() {
         put(&etag(&made), &bodies[0]).await.expect(200);
         send_request(admin.request(reqwest::Method::PUT, &path).json(&bodies[1])).await.expect(200);
     }
+    s.end_early().await;
+}
+
+/// Whether the description of a route has `If-Match`.
+fn describes_if_match(route: &Route) -> bool {
+    let operation = &app::api::describe()["paths"][route.path][route.method];
+    operation["parameters"].as_array().into_iter().flatten().any(|parameter| parameter["name"] == "If-Match")
+}
+
+/// A write that ignores a condition of its client could replace what the client has never read.
+#[tokio::test]
+async fn no_write_ignores_a_condition() {
+    let s = Story::today().await;
+    for route in ROUTES.iter().filter(|route| route.load == Load::Edit) {
+        let path = route.path.replace("{id}", "1").replace("{name}", "token").replace("{revision}", "1");
+        let method: Method = route.method.to_uppercase().parse().unwrap();
+        let send = async |header: &str, value: &str| {
+            send_request(s.admin().request(method.clone(), &path).header(header, value)).await
+        };
+        assert_eq!(route.conditions.has_version(), describes_if_match(route), "{path}");
+        if !route.conditions.has_version() {
+            send("if-match", "\"7\"").await.refused(400, "unknown_field", Some("If-Match"));
+        }
+        send("if-none-match", "\"7\"").await.refused(400, "unknown_field", Some("If-None-Match"));
+        if !route.conditions.has_existence() {
+            send("if-none-match", "*").await.refused(412, "version_mismatch", None);
+        }
+    }
+    s.end_early().await;
+}
+
+/// With `If-None-Match: *` a write replaces nothing, with `If-Match: *` it creates nothing.
+#[tokio::test]
+async fn writes_that_create_evaluate_existence() {
+    let s = Story::with_app(|config| {
+        config.secrets.secrets_key = Some("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned());
+    })
+    .await;
+    let workflow = s.create_with(json!({})).await;
+    let objects = [
+        (
+            format!("/api/v1/schedules/{workflow}"),
+            [json!({"cron_schedule": "0 9 * * *"}), json!({"cron_schedule": "0 8 * * *"})],
+        ),
+        (
+            format!("/api/v1/teams/{}/secrets/token", s.keys.team_id),
+            [json!({"value": "first"}), json!({"value": "second"})],
+        ),
+    ];
+    for (path, [first, second]) in &objects {
+        let put = async |condition: &str, body: &Value| {
+            send_request(s.admin().request(Method::PUT, path).header(condition, "*").json(body)).await
+        };
+        put("if-match", first).await.refused(412, "version_mismatch", None);
+        put("if-none-match", first).await.expect(201);
+        put("if-none-match", second).await.refused(412, "version_mismatch", None);
+        put("if-match", second).await.expect(200);
+    }
+    // Each refusal has changed nothing.
+    let workflow = s.workflow(workflow).await;
+    assert_eq!((&workflow["cron_schedule"], &workflow["version"]), (&json!("0 8 * * *"), &json!(3)));
+    assert_eq!(s.count("SELECT version::bigint FROM team_secrets").await, 2);
     s.end_early().await;
 }

@@ -4,6 +4,7 @@
 pub mod auth;
 mod bearer;
 pub(crate) mod client_address;
+pub mod conditions;
 pub mod dry_run;
 pub(crate) mod edit_transaction;
 pub mod error;

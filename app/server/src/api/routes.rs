@@ -17,6 +17,7 @@ use super::operations::{
     allowed_hosts, audit, bulk, dead_letters, drift, events, freezes, health, instances, jobs, keys, me, outbox,
     sessions, signing, stats, team_export, team_limits, team_secrets, teams, upcoming, verify,
 };
+use super::request::conditions::Conditions;
 use super::request::dry_run;
 use super::request::etag::{self, Tagged};
 use super::request::limits::{self, Load};
@@ -73,6 +74,8 @@ pub struct Route {
     pub access: Access,
     /// What a request does, by which it is counted.
     pub load: Load,
+    /// Which preconditions a write evaluates.
+    pub conditions: Conditions,
     /// The HTTP method, in lower case.
     pub method: &'static str,
     /// The path, with `{id}` and the verb.
@@ -83,20 +86,36 @@ pub struct Route {
     serve: fn() -> MethodRouter<App>,
 }
 
+/// The preconditions that a row names.
+macro_rules! conditions_of {
+    () => {
+        Conditions::None
+    };
+    ($conditions:ident) => {
+        Conditions::$conditions
+    };
+}
+
 /// Defines [`ROUTES`] and [`Api`] from one list.
 ///
 /// A row of `handlers` is a function that serves and describes one operation. In `verbs` one function serves several
 /// operations of a path, because axum has no pattern `{id}:verb`; another function describes each.
+///
+/// `if` names the preconditions of a write. They are those of the function that serves it.
 macro_rules! routes {
     (
-        handlers { $($access:ident $load:ident $method:ident $path:literal $($handler:ident)::+;)+ }
-        verbs { $($verb_access:ident $verb_load:ident $verb_method:ident $verb_path:literal $($server:ident)::+ => $($verb:ident)::+;)+ }
+        handlers { $($access:ident $load:ident $method:ident $path:literal $($handler:ident)::+ $(if $conditions:ident)?;)+ }
+        verbs {
+            $($verb_access:ident $verb_load:ident $verb_method:ident $verb_path:literal
+              $($server:ident)::+ => $($verb:ident)::+ $(if $verb_conditions:ident)?;)+
+        }
     ) => {
         /// All operations.
         pub static ROUTES: &[Route] = &[
             $(Route {
                 access: Access::$access,
                 load: Load::$load,
+                conditions: conditions_of!($($conditions)?),
                 method: stringify!($method),
                 path: $path,
                 operation: stringify!($($handler)::+),
@@ -106,6 +125,7 @@ macro_rules! routes {
             $(Route {
                 access: Access::$verb_access,
                 load: Load::$verb_load,
+                conditions: conditions_of!($($verb_conditions)?),
                 method: stringify!($verb_method),
                 path: $verb_path,
                 operation: stringify!($($verb)::+),
@@ -135,11 +155,11 @@ routes! {
         Admin     Edit delete "/api/v1/teams/{id}"                   teams::delete_team;
         Admin     List get    "/api/v1/teams/{id}/export"            team_export::export_team;
         Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
-        Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
+        Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits if Version;
         Viewer    Read get    "/api/v1/teams/{id}/hosts"             allowed_hosts::get_allowed_hosts;
-        Admin     Edit put    "/api/v1/teams/{id}/hosts"             allowed_hosts::put_allowed_hosts;
+        Admin     Edit put    "/api/v1/teams/{id}/hosts"             allowed_hosts::put_allowed_hosts if Version;
         Viewer    Read get    "/api/v1/teams/{id}/secrets"           team_secrets::list_secrets;
-        Admin     Edit put    "/api/v1/teams/{id}/secrets/{name}"    team_secrets::put_secret;
+        Admin     Edit put    "/api/v1/teams/{id}/secrets/{name}"    team_secrets::put_secret if Existence;
         Admin     Edit delete "/api/v1/teams/{id}/secrets/{name}"    team_secrets::delete_secret;
         Auditor   List get    "/api/v1/keys"                         keys::list_keys;
         Admin     Edit post   "/api/v1/keys"                         keys::create_key;
@@ -151,17 +171,17 @@ routes! {
         Viewer    List get    "/api/v1/workflows"                    workflows::list_workflows;
         Editor    Edit post   "/api/v1/workflows"                    workflows::create_workflow;
         Viewer    Read get    "/api/v1/workflows/{id}"               workflows::get_workflow;
-        Editor    Edit patch  "/api/v1/workflows/{id}"               workflows::patch_workflow;
-        Admin     Edit delete "/api/v1/workflows/{id}"               workflows::delete_workflow;
+        Editor    Edit patch  "/api/v1/workflows/{id}"               workflows::patch_workflow if Version;
+        Admin     Edit delete "/api/v1/workflows/{id}"               workflows::delete_workflow if Version;
         Viewer    List get    "/api/v1/workflows/{id}/versions"      versions::list_workflow_versions;
-        Editor    Edit post   "/api/v1/workflows/{id}/versions/{revision}:restore" versions::restore_version;
+        Editor    Edit post   "/api/v1/workflows/{id}/versions/{revision}:restore" versions::restore_version if Version;
         Viewer    Read post   "/api/v1/cron:explain"                 previews::explain_cron;
         Viewer    Read get    "/api/v1/timezones"                    previews::list_timezones;
         Viewer    List get    "/api/v1/schedules"                    schedules::list_schedules;
         Viewer    Read get    "/api/v1/schedules/{id}"               schedules::get_schedule;
-        Editor    Edit put    "/api/v1/schedules/{id}"               schedules::put_schedule;
-        Editor    Edit patch  "/api/v1/schedules/{id}"               schedules::patch_schedule;
-        Editor    Edit delete "/api/v1/schedules/{id}"               schedules::delete_schedule;
+        Editor    Edit put    "/api/v1/schedules/{id}"               schedules::put_schedule if VersionAndExistence;
+        Editor    Edit patch  "/api/v1/schedules/{id}"               schedules::patch_schedule if Version;
+        Editor    Edit delete "/api/v1/schedules/{id}"               schedules::delete_schedule if Version;
         Viewer    Read get    "/api/v1/schedules/{id}/next"          previews::list_next_times;
         Viewer    List get    "/api/v1/schedules/{id}/runs"          runs::list_schedule_runs;
         Viewer    List get    "/api/v1/schedules/{id}/occurrences"   occurrences::list_occurrences;
@@ -183,14 +203,14 @@ routes! {
         Viewer    List get    "/api/v1/notification-channels"        channels::list_channels;
         Editor    Edit post   "/api/v1/notification-channels"        channels::create_channel;
         Viewer    Read get    "/api/v1/notification-channels/{id}"   channels::get_channel;
-        Editor    Edit put    "/api/v1/notification-channels/{id}"   channels::put_channel;
-        Editor    Edit delete "/api/v1/notification-channels/{id}"   channels::delete_channel;
+        Editor    Edit put    "/api/v1/notification-channels/{id}"   channels::put_channel if Version;
+        Editor    Edit delete "/api/v1/notification-channels/{id}"   channels::delete_channel if Version;
         Editor    Edit post   "/api/v1/notification-channels/{id}:test" channels::test_channel;
         Viewer    List get    "/api/v1/notification-rules"           rules::list_rules;
         Editor    Edit post   "/api/v1/notification-rules"           rules::create_rule;
         Viewer    Read get    "/api/v1/notification-rules/{id}"      rules::get_rule;
-        Editor    Edit put    "/api/v1/notification-rules/{id}"      rules::put_rule;
-        Editor    Edit delete "/api/v1/notification-rules/{id}"      rules::delete_rule;
+        Editor    Edit put    "/api/v1/notification-rules/{id}"      rules::put_rule if Version;
+        Editor    Edit delete "/api/v1/notification-rules/{id}"      rules::delete_rule if Version;
         Editor    Edit post   "/api/v1/notification-rules/{id}:snooze" rules::snooze_rule;
         Viewer    List get    "/api/v1/notifications"                notices::list_notifications;
         Viewer    Read get    "/api/v1/notifications/{id}"           notices::get_notification;
@@ -220,9 +240,9 @@ routes! {
     verbs {
         Admin     Edit post   "/api/v1/teams/{id}:rotate-signing-secret" signing::act_on_team    => openapi::rotate_signing_secret;
         Admin     Edit post   "/api/v1/teams/{id}:receiver-secret"   signing::act_on_team        => openapi::read_receiver_secret;
-        Editor    Edit post   "/api/v1/workflows/{id}:archive"       verbs::change_state         => openapi::archive_workflow;
-        Editor    Edit post   "/api/v1/workflows/{id}:pause"         verbs::change_state         => openapi::pause_workflow;
-        Editor    Edit post   "/api/v1/workflows/{id}:resume"        verbs::change_state         => openapi::resume_workflow;
+        Editor    Edit post   "/api/v1/workflows/{id}:archive"       verbs::change_state         => openapi::archive_workflow if Version;
+        Editor    Edit post   "/api/v1/workflows/{id}:pause"         verbs::change_state         => openapi::pause_workflow if Version;
+        Editor    Edit post   "/api/v1/workflows/{id}:resume"        verbs::change_state         => openapi::resume_workflow if Version;
         Editor    Edit post   "/api/v1/schedules/{id}:fire"          manual::act_on_schedule     => openapi::fire_schedule;
         Editor    Edit post   "/api/v1/schedules/{id}:backfill"      manual::act_on_schedule     => openapi::backfill_schedule;
         Editor    Edit post   "/api/v1/runs/{id}:cancel"             manual::act_on_run          => openapi::cancel_run;
@@ -247,7 +267,12 @@ pub(super) fn register_routes(app: &App, is_served: fn(&Route) -> bool) -> Route
         if served.insert((route.method, pattern.clone(), route.handler)) {
             // Inside of the layer that identifies the caller: a client without a valid key learns nothing of parameters.
             let served = match route.load {
-                Load::Edit => (route.serve)().layer(middleware::from_fn(dry_run::write_or_dry_run)),
+                Load::Edit => {
+                    let evaluated = route.conditions;
+                    (route.serve)().layer(middleware::from_fn(move |request, next| {
+                        dry_run::write_or_dry_run(evaluated, request, next)
+                    }))
+                }
                 Load::Open | Load::Fire | Load::Read | Load::List | Load::Stream => (route.serve)(),
             };
             let handler = match route.load.counted_work() {

@@ -16,6 +16,7 @@ use workflows::secrets::team_secrets::{
 
 use crate::App;
 use crate::api::request::auth::{Admin, Viewer};
+use crate::api::request::conditions::{Existence, Found};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, Id, Trace};
 use crate::api::request::view::ViewFrom;
@@ -84,6 +85,7 @@ pub(crate) async fn put_secret(
     Admin(caller): Admin,
     Trace(trace): Trace,
     SecretPath { team, name }: SecretPath,
+    existence: Existence,
     Body(body): Body<SecretBody>,
 ) -> Result<Response, Error> {
     check_secret_name(&name)?;
@@ -97,15 +99,17 @@ pub(crate) async fn put_secret(
     let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let written = app.secrets.write_team_secret(&mut tx, team, new, &edit).await?;
-    let (status, secret) = match written {
-        Written::Created(secret) => (StatusCode::CREATED, secret),
-        Written::Rotated(secret) => (StatusCode::OK, secret),
+    // It is known only now whether the secret existed. If the write is refused, it is not committed.
+    let (status, secret, found) = match written {
+        Written::Created(secret) => (StatusCode::CREATED, secret, Found::Absent),
+        Written::Rotated(secret) => (StatusCode::OK, secret, Found::Existing),
         Written::NoTeam => return Err(Error::not_found()),
         Written::TooMany => {
             let detail = format!("a team has at most {MOST_SECRETS} secrets: delete one that no workflow needs");
             return Err(Error::conflict("too_many_secrets", &detail));
         }
     };
+    existence.check("secret", found)?;
     tx.commit().await?;
     Ok((status, Json(SecretView::view_from(secret))).into_response())
 }

@@ -15,6 +15,7 @@ use tracing::Instrument as _;
 use workflows::audit::dry_run::{DryChange, run_dry};
 use workflows::definition::field::FieldError;
 
+use super::conditions::{Conditions, refuse_unevaluated};
 use super::error::Error;
 
 /// The parameter of every write.
@@ -50,8 +51,14 @@ impl From<DryChange> for ChangeView {
     }
 }
 
-/// Executes a write, or only finds out what it would change.
-pub(crate) async fn write_or_dry_run(mut request: Request, next: Next) -> Result<Response, Error> {
+/// Executes a write, or only finds out what it would change. Refuses it if its client sent a precondition that it does not
+/// evaluate.
+pub(crate) async fn write_or_dry_run(
+    evaluated: Conditions,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Error> {
+    refuse_unevaluated(request.headers(), evaluated)?;
     if !take_parameter(request.uri_mut())? {
         return Ok(next.run(request).await);
     }

@@ -23,6 +23,7 @@ use super::view::sync_for;
 use super::{ListParams, ReadPage, read_page};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::conditions::{Existence, Found};
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{Body, EditRequest, Id, Members, Params, Patch, WriteParams};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -103,16 +104,22 @@ pub(crate) async fn get_schedule(
 pub(crate) async fn put_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
+    existence: Existence,
     request: EditRequest,
     Body(Members(mut body)): Body<Members>,
 ) -> Result<(StatusCode, ScheduleAnswer), Error> {
     READ_ONLY.iter().for_each(|field| drop(body.remove(*field)));
     let body: ScheduleBody = field::parse_document("", Value::Object(body))?;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
-    let had_none = change.before.spec.timing.cron.is_none();
+    let found = if change.before.spec.timing.cron.is_some() { Found::Existing } else { Found::Absent };
+    existence.check("schedule", found)?;
     let spec = body.apply_to(&change.before.spec, &change.bounds)?;
     let saved = answer(&app, change.save_spec(&app, spec, "schedule").await?)?;
-    Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, saved))
+    let status = match found {
+        Found::Absent => StatusCode::CREATED,
+        Found::Existing => StatusCode::OK,
+    };
+    Ok((status, saved))
 }
 
 /// Change a schedule. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
