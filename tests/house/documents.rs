@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use app::cadence::When;
 use clap::Parser;
 use regex::Regex;
+use serde_json::Value;
 
+use crate::crates::workspace;
 use crate::sources::{migrations, root};
 
 /// A file that moves takes the links to it along.
@@ -137,6 +139,107 @@ fn every_benchmark_has_its_figures() {
     let case = Regex::new(r#"wanted\("(B\d+)"\)"#).unwrap();
     let cases: BTreeSet<String> = case.captures_iter(&suite).map(|found| found[1].to_owned()).collect();
     assert_eq!(shown, cases);
+}
+
+/// A field of a workflow has a row in the table of fields, with the range and the default that the description names.
+#[test]
+fn the_api_page_lists_every_field() {
+    let section = section_of("docs/api.md", "### <a id=\"fields\"></a>Fields of a workflow");
+    let described = &description()["components"]["schemas"]["WorkflowBody"]["properties"];
+    let range = Regex::new(r"\d+ to \d+").unwrap();
+    let default = Regex::new(r"absent = ([^.]+)\.").unwrap();
+    let mut listed = BTreeSet::new();
+    for row in section.lines().filter(|line| line.starts_with("| `")) {
+        // 86,400 here is 86400 there.
+        let row = row.replace(',', "");
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        let [names, values, defaults] = cells[..] else { panic!("{row}: not three cells") };
+        for name in code_spans(names) {
+            let text = described[name].to_string();
+            for found in range.find_iter(&text) {
+                assert!(values.contains(found.as_str()), "docs/api.md, {name}: {}", found.as_str());
+            }
+            for found in default.captures_iter(&text) {
+                assert!(defaults.contains(&found[1]), "docs/api.md, {name}: the default is {}", &found[1]);
+            }
+            listed.insert(name.to_owned());
+        }
+    }
+    let fields: BTreeSet<String> = described.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(listed, fields, "the table in docs/api.md");
+}
+
+/// A client that implements the list may repeat what it names, and nothing else.
+#[test]
+fn the_api_page_lists_repeatable_requests() {
+    let page = std::fs::read_to_string(root().join("docs/api.md")).unwrap();
+    let (_, rest) = page.split_once("<a id=\"repeat\"></a>").unwrap();
+    let (sentence, _) = rest.split_once("If the answer is lost").unwrap();
+    let mut listed: BTreeSet<String> = BTreeSet::new();
+    let mut last = String::new();
+    for span in code_spans(sentence) {
+        let path = span.trim_start_matches("POST ");
+        if let Some(verb) = path.strip_prefix(':') {
+            let (object, _) = last.rsplit_once(':').unwrap();
+            last = format!("{object}:{verb}");
+        } else if path.starts_with('/') {
+            last = path.to_owned();
+        } else {
+            continue;
+        }
+        listed.insert(last.clone());
+    }
+    let described = description();
+    let paths = described["paths"].as_object().unwrap().iter();
+    let paths = paths.filter(|(_, item)| item.to_string().contains("\"name\":\"Idempotency-Key\""));
+    let expected: BTreeSet<String> = paths.map(|(path, _)| path.trim_start_matches("/api/v1").to_owned()).collect();
+    assert_eq!(listed, expected, "the list in docs/api.md");
+}
+
+/// A new contributor finds each test program in both lists. The programs of the model are in the first one only.
+#[test]
+fn documents_list_every_test_program() {
+    let manifest = std::fs::read_to_string(root().join("tests/Cargo.toml")).unwrap();
+    let named = Regex::new(r#"\[\[test\]\]\nname = "(\w+)""#).unwrap();
+    let programs: BTreeSet<String> = named.captures_iter(&manifest).map(|found| found[1].to_owned()).collect();
+    assert!(programs.len() > 15, "the test programs were not found");
+
+    let map = section_of("docs/architecture.md", "## Code map");
+    let (_, rest) = map.split_once("`tests/{").unwrap();
+    let (listed, _) = rest.split_once('}').unwrap();
+    assert_eq!(listed.split(", ").map(str::to_owned).collect::<BTreeSet<_>>(), programs, "docs/architecture.md");
+
+    let of_model = std::fs::read_dir(root().join("model/tests")).unwrap().map(|entry| entry.unwrap().path());
+    let of_model = of_model.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
+    let expected: BTreeSet<String> = programs.into_iter().chain(of_model).collect();
+    let contributing = std::fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let (_, table) = contributing.split_once("| program | what it tests |\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let listed = rows.flat_map(|row| code_spans(row.split('|').nth(1).unwrap()).map(str::to_owned));
+    assert_eq!(listed.collect::<BTreeSet<_>>(), expected, "CONTRIBUTING.md");
+}
+
+/// A crate that is added has a row in the code map.
+#[test]
+fn the_code_map_lists_every_crate() {
+    let map = section_of("docs/architecture.md", "## Code map");
+    let top = root().canonicalize().unwrap();
+    for (name, package) in workspace() {
+        let folder = package.manifest_path.parent().unwrap().as_std_path().canonicalize().unwrap();
+        let folder = folder.strip_prefix(&top).unwrap().display();
+        let is_listed = map.contains(&format!("](../{folder}/")) || map.contains(&format!("](../{folder})"));
+        assert!(is_listed, "docs/architecture.md: the code map has no row for {name} in {folder}");
+    }
+}
+
+/// The description of the API, as it is committed.
+fn description() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(root().join("docs/openapi.json")).unwrap()).unwrap()
+}
+
+/// What a text has between single backticks: each second part.
+fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
 }
 
 fn documents() -> Vec<PathBuf> {
