@@ -122,6 +122,33 @@ fn documents_name_existing_commands() {
     }
 }
 
+/// The page is for people in a hurry: each of its commands, with its options, is in the list of all commands.
+#[test]
+fn troubleshooting_names_existing_commands() {
+    let page = std::fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let listed = std::fs::read_to_string(root().join("docs/cli.md")).unwrap();
+    let command = Regex::new(r"(?m)(?:^|`)cronbox ((?:[a-z]+ ?)+)([^`#\n]*)").unwrap();
+    let option = Regex::new(r"--[a-z-]+").unwrap();
+    let mut commands = 0;
+    for found in command.captures_iter(&page) {
+        commands += 1;
+        let mut words = found[1].split_whitespace();
+        let noun = words.next().unwrap();
+        // The name of a workflow follows the verb, and may look like one.
+        let heading = if listed.contains(&format!("#### `cronbox {noun} ")) {
+            format!("#### `cronbox {noun} {}", words.next().unwrap_or_default())
+        } else {
+            format!("### `cronbox {noun}")
+        };
+        let (_, rest) = listed.split_once(&heading).unwrap_or_else(|| panic!("docs/cli.md has no {heading}"));
+        let options = rest.split("\n###").next().unwrap();
+        for option in option.find_iter(&found[2]) {
+            assert!(options.contains(option.as_str()), "docs/cli.md: {heading} has no {}", option.as_str());
+        }
+    }
+    assert!(commands > 10, "the commands were not found");
+}
+
 /// A figure says at which commit it was measured, and what was not measured says so.
 #[test]
 fn every_benchmark_has_its_figures() {
