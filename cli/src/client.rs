@@ -240,7 +240,7 @@ impl Client {
         self.understand(self.send(request.header(header::IF_MATCH, format!("\"{version}\""))).await?)
     }
 
-    /// A request whose repeat after a lost answer creates nothing twice.
+    /// A request whose repeat after a lost answer creates nothing twice, if it creates something. An edit has no key.
     fn write_request(
         &self,
         method: Method,
@@ -248,10 +248,10 @@ impl Client {
         query: &[(&str, String)],
         body: &Value,
     ) -> anyhow::Result<RequestBuilder> {
-        let is_post = method == Method::POST;
+        let has_key = method == Method::POST && creates(path);
         let request = self.request(method, path, query)?;
         let request = if body.is_null() { request } else { request.json(body) };
-        Ok(if is_post { request.header(IDEMPOTENCY_KEY, uuid::Uuid::new_v4().to_string()) } else { request })
+        Ok(if has_key { request.header(IDEMPOTENCY_KEY, uuid::Uuid::new_v4().to_string()) } else { request })
     }
 
     /// Reads an object that the app has sent.
@@ -316,7 +316,8 @@ impl Client {
             let tried = self.try_once(copy).await;
             self.has_answered.fetch_or(tried.is_ok(), Ordering::Relaxed);
             let pause = self.pause_before_repeat(&request, &tried, &mut pauses);
-            let Some(pause) = pause.filter(|pause| began.elapsed() + *pause < REPEATED_FOR) else {
+            let left = REPEATED_FOR.saturating_sub(began.elapsed());
+            let Some(pause) = pause.filter(|pause| *pause < left) else {
                 return self.conclude(&request, tried);
             };
             tokio::time::sleep(pause).await;
@@ -345,13 +346,19 @@ impl Client {
         match tried {
             Err(error) if error.is_connect() => self.has_answered.load(Ordering::Relaxed).then(|| pauses.next()),
             Err(_) => Some(pauses.next()),
-            Ok(answer) => answer.asks_for_repeat().then(|| answer.retry_after().unwrap_or_else(|| pauses.next())),
+            // A `Retry-After` of 0 must not become a loop without a pause.
+            Ok(answer) => answer.asks_for_repeat().then(|| pauses.next().max(answer.retry_after().unwrap_or_default())),
         }
     }
 
     fn conclude(&self, request: &Request, tried: reqwest::Result<Answer>) -> anyhow::Result<Answer> {
+        let base = &self.base;
         match tried {
             Ok(answer) if answer.status.is_success() => Ok(answer),
+            Ok(answer) if request.method() != Method::GET && answer.is_of_a_proxy() => {
+                let status = answer.status.as_u16();
+                Err(anyhow!("{base} answered {status}, and may have done it: look before you repeat the command"))
+            }
             Ok(answer) => {
                 Err(Refusal::read(answer.status, &serde_json::from_str(&answer.text).unwrap_or(Value::Null)).into())
             }
@@ -359,8 +366,8 @@ impl Client {
                 Err(anyhow!(error.without_url()).context(self.unreached()))
             }
             Err(error) => {
-                let base = &self.base;
-                let sentence = format!("{base} gave no answer, and may have done it: look before you repeat the command");
+                let sentence =
+                    format!("{base} gave no answer, and may have done it: look before you repeat the command");
                 Err(anyhow!(error.without_url()).context(sentence))
             }
         }
@@ -379,10 +386,21 @@ impl Answer {
         match (self.status, problem["code"].as_str()) {
             // It would be as slow again.
             (_, Some("read_too_slow")) => false,
+            // The app goes on with a write after this answer, so a repeat finds what it has created.
+            (StatusCode::REQUEST_TIMEOUT, Some("request_timeout")) => true,
             (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(_)) => self.retry_after().is_some(),
-            (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, None) => true,
-            _ => false,
+            _ => self.is_of_a_proxy(),
         }
+    }
+
+    /// Whether a proxy has sent it, because it lost the answer of the app, or did not reach it.
+    fn is_of_a_proxy(&self) -> bool {
+        let problem: Value = serde_json::from_str(&self.text).unwrap_or_default();
+        let is_gateway = matches!(
+            self.status,
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        );
+        is_gateway && problem["code"].is_null()
     }
 
     fn retry_after(&self) -> Option<Duration> {
@@ -399,12 +417,29 @@ impl Pauses {
     }
 }
 
+/// Whether a POST to this path creates something: the API remembers only those by their `Idempotency-Key` (docs/api.md#repeat).
+/// A second resume would undo the pause of another person meanwhile.
+fn creates(path: &str) -> bool {
+    match path.rsplit_once(':') {
+        None => true,
+        Some((noun, verb)) => {
+            matches!(verb, "fire" | "backfill" | "rotate" | "rotate-signing-secret")
+                || (verb == "retry" && noun.starts_with("/runs/"))
+        }
+    }
+}
+
 impl Refusal {
     fn read(status: StatusCode, problem: &Value) -> Self {
         let text = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
         let fields = problem["errors"].as_array().into_iter().flatten();
         let fields = fields.filter_map(|field| field["detail"].as_str().map(str::to_owned)).collect();
         Refusal { status, code: text("code"), detail: text("detail"), request_id: text("request_id"), fields }
+    }
+
+    /// Whether an error is the app's own answer that the object does not exist; a proxy's 404 has no code.
+    pub(crate) fn says_not_found(error: &anyhow::Error) -> bool {
+        error.downcast_ref::<Self>().is_some_and(Self::is_not_found)
     }
 
     /// Whether the app itself says that the object does not exist; a proxy's 404 has no code.
@@ -469,4 +504,45 @@ impl std::error::Error for Refusal {}
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_creations_have_a_key() {
+        for path in
+            ["/workflows", "/bulk", "/schedules/7:fire", "/schedules/7:backfill", "/runs/a:retry", "/keys/self:rotate"]
+        {
+            assert!(creates(path), "{path}");
+        }
+        for path in [
+            "/workflows/7:resume",
+            "/runs/a:cancel",
+            "/outbox/7:retry",
+            "/notification-messages/a:retry",
+            "/bulk/a:cancel",
+        ] {
+            assert!(!creates(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn answers_ask_for_a_repeat() {
+        let answer = |status: StatusCode, code: Option<&str>, retry_after: Option<&'static str>| Answer {
+            status,
+            headers: retry_after
+                .map(|secs| (header::RETRY_AFTER, HeaderValue::from_static(secs)))
+                .into_iter()
+                .collect(),
+            text: code.map(|code| serde_json::json!({ "code": code }).to_string()).unwrap_or_default(),
+        };
+        let timeout = answer(StatusCode::REQUEST_TIMEOUT, Some("request_timeout"), None);
+        assert!(timeout.asks_for_repeat(), "the app goes on with the write");
+        assert!(answer(StatusCode::BAD_GATEWAY, None, None).asks_for_repeat());
+        assert!(answer(StatusCode::SERVICE_UNAVAILABLE, Some("database_busy"), Some("1")).asks_for_repeat());
+        assert!(!answer(StatusCode::SERVICE_UNAVAILABLE, Some("read_too_slow"), Some("1")).asks_for_repeat());
+        assert!(!answer(StatusCode::CONFLICT, Some("overlap"), None).asks_for_repeat());
+    }
 }

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::common::Common;
 use crate::named::value_name;
 use crate::output::{Cell, Output, word};
+use crate::print::print_error;
 use crate::times::{Instant, Span, rfc3339};
 
 /// What can be done with keys.
@@ -147,9 +148,10 @@ async fn create_key(create: &Create) -> anyhow::Result<ExitCode> {
     print_new(create.common.output, &client.write(Method::POST, "/keys", &[], &body).await?)
 }
 
+/// Prints a new key; exit 1 if its text was in an answer that was lost, and the repeat has answered without it.
 fn print_new(output: Output, new: &NewKeyView) -> anyhow::Result<ExitCode> {
     let key = &new.shown;
-    output.print_one(new, &key.id.to_string(), |view| {
+    let printed = output.print_one(new, &key.id.to_string(), |view| {
         vec![
             ("key", Cell::from(new.key.as_deref().unwrap_or("(shown once, when it was created)"))),
             ("id", key.id.into()),
@@ -159,5 +161,13 @@ fn print_new(output: Output, new: &NewKeyView) -> anyhow::Result<ExitCode> {
             ("role", Cell::from(word(&key.role))),
             ("expires", view.time(key.expires_on)),
         ]
-    })
+    })?;
+    if new.key.is_none() {
+        print_error(&format!(
+            "the key {} exists, but its text was in an answer that was lost: an admin revokes it, and creates another one",
+            key.id
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(printed)
 }

@@ -4,7 +4,7 @@ use anyhow::bail;
 use api_types::workflows::{State, WorkflowView};
 use clap::ValueEnum;
 
-use crate::client::Client;
+use crate::client::{Client, Refusal};
 
 /// The name of a value of an option, which is that of the API.
 pub(crate) fn value_name(value: impl ValueEnum) -> String {
@@ -30,7 +30,8 @@ pub(crate) async fn find_workflow(client: &Client, named: &str) -> anyhow::Resul
             None => Ok(workflow),
             Some(other) => bail!("{named} is the id of {}, and the name of the workflow {}", workflow.name, other.id),
         },
-        (Err(error), []) => Err(error),
+        // Only the app's own 404 says that no workflow has this id: after any other failure the name may be another workflow's.
+        (Err(error), found) if found.is_empty() || !Refusal::says_not_found(&error) => Err(error),
         (Err(_), found) => read_workflow(client, choose_one(named, found)?).await,
     }
 }

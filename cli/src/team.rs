@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::common::Common;
 use crate::output::{Cell, Output};
-use crate::print::pass_json_lines;
+use crate::print::{pass_json_lines, print_error};
 
 /// What can be done with teams.
 #[derive(Subcommand)]
@@ -116,14 +116,23 @@ pub(crate) async fn run_team(verb: &Verb) -> anyhow::Result<ExitCode> {
 async fn create_team(create: &Create) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&create.common.access).await?;
     let team: TeamView = client.write(Method::POST, "/teams", &[], &json!({"name": create.name})).await?;
-    create.common.output.print_one(&team, &team.id.to_string(), |view| {
+    let printed = create.common.output.print_one(&team, &team.id.to_string(), |view| {
         vec![
             ("team", team.id.into()),
             ("name", Cell::from(&team.name)),
             ("signing secret", Cell::optional(team.signing_secret.as_deref())),
             ("created", view.time(Some(team.created_on))),
         ]
-    })
+    })?;
+    if team.signing_secret.is_none() {
+        print_error(&format!(
+            "the team {id} exists, but its signing secret was in an answer that was lost: \
+             POST /teams/{id}:rotate-signing-secret gives another one",
+            id = team.id
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(printed)
 }
 
 fn print_limits(output: Output, limits: &TeamLimitsView) -> anyhow::Result<ExitCode> {

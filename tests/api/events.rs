@@ -6,7 +6,7 @@ use app::jobs::Did;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use tests::{Api, PATIENCE, Story};
-use workflows::events::{Position, read_events};
+use workflows::events::{Kept, Position, read_events};
 
 const PATH: &str = "/api/v1/events";
 
@@ -199,6 +199,22 @@ async fn old_events_are_removed_and_refused() {
     s.execute("UPDATE event_listeners SET live_until = clock_timestamp()").await;
     s.create("0 9 * * *", "UTC").await;
     assert_eq!(s.count("SELECT count(*) FROM events").await, 0);
+    s.publish().await;
+    s.end().await;
+}
+
+/// Between the look of a reader whether they are complete, and its read.
+#[tokio::test]
+async fn a_read_passes_over_no_removed_event() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let begun = s.editor().get(PATH).await.expect(200).json["next_cursor"].as_str().unwrap().to_owned();
+    let after = begun.parse::<Position>().unwrap();
+    assert_eq!(read_events(&s.pool, after, None, 9).await.unwrap().kept, Kept::Complete);
+    s.create("0 9 * * *", "UTC").await;
+    s.execute("UPDATE events SET created_on = created_on - interval '2 hours'").await;
+    s.job("events").await;
+    let read = read_events(&s.pool, after, None, 9).await.unwrap();
+    assert_eq!((read.kept, read.through), (Kept::Incomplete, after));
     s.publish().await;
     s.end().await;
 }

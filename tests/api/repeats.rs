@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use tests::{Answer, Api, PATIENCE, Story, send_request};
 use uuid::Uuid;
 
+use crate::tenant_isolation::WAITING;
+
 /// What lists show of a key; the rest is its secret.
 const PREFIX_LENGTH: usize = 16;
 
@@ -52,6 +54,31 @@ async fn repeats_at_once_are_one_run() {
     assert!(runs.iter().all(|run| *run == runs[0] && run.is_string()), "{runs:?}");
     assert_eq!(answers.iter().filter(|answer| is_replayed(answer)).count(), 7);
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 1);
+    s.end().await;
+}
+
+/// A request that had to wait creates the workflow when it has its turn: a time that passed meanwhile is not due, so the
+/// watchdog does not run it late.
+#[tokio::test]
+async fn a_workflow_begins_when_its_request_has_its_turn() {
+    let s = Story::at("2026-03-02T08:59:58Z").await;
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE MODE").execute(&mut *holder).await.unwrap();
+    let body = json!({"name": "payroll", "cron_schedule": "0 * * * *", "timezone": "UTC",
+                      "action": {"type": "log", "message": "m"}});
+    let caller = s.editor();
+    let release = async {
+        s.until(WAITING, 1).await;
+        s.now_is("2026-03-02T09:00:03Z").await;
+        holder.rollback().await.unwrap();
+    };
+    let (made, ()) = tokio::join!(post(&caller, "/api/v1/workflows", "w", &body), release);
+    made.expect(201);
+    let begun = "SELECT count(*) FROM schedule_versions WHERE valid_from = '2026-03-02T09:00:03Z'";
+    assert_eq!(s.count(begun).await, 1);
+    s.now_is("2026-03-02T09:10:00Z").await;
+    s.job("watchdog").await;
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
     s.end().await;
 }
 

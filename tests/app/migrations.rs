@@ -140,9 +140,12 @@ async fn runs_end_while_indexes_are_built() {
     let (day, options) = (day_of_runs(&s).await, owner_options(&s));
     for partition in ["runs_ended_before", day.as_str()] {
         s.execute(WITHOUT_INDEX_OF_RETRIES).await;
-        // The lock of an INSERT.
+        // The lock of an INSERT. The first transaction is idle until the build waits, so no idle timeout may end it.
         let end_run = || {
-            let lock = format!("SET LOCAL lock_timeout = '1s'; LOCK TABLE {partition} IN ROW EXCLUSIVE MODE");
+            let lock = format!(
+                "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '1s';
+                 LOCK TABLE {partition} IN ROW EXCLUSIVE MODE"
+            );
             sqlx::raw_sql(sqlx::AssertSqlSafe(lock))
         };
         let mut first = db::begin_transaction(&s.pool).await.unwrap();

@@ -209,7 +209,8 @@ async fn upgraded_databases_lose_nothing() {
     // No task decides 12:15, because the operator has stopped all of them.
     s.now_is("2026-03-02T12:30:00Z").await;
     s.execute("UPDATE database_identity SET system_identifier = '4711'").await;
-    assert!(until_held(&s).await.contains("restored"));
+    let held = until_held(&s).await;
+    assert!(held.contains("restored") && held.contains("--nothing-lost"), "it names both options: {held}");
 
     let both = ["ledger", "accept", "--nothing-lost", "--until", "2026-03-02T12:30:00Z"];
     assert!(!app_of(&s, &both).output().await.unwrap().status.success(), "one of the two");

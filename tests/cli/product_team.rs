@@ -59,9 +59,11 @@ async fn names_lead_to_one_workflow() {
     let person = Person::editor(&s);
     let first = person.json(&["workflow", "create", "sync", "--log", "m"]).await["id"].to_string();
     person.ok(&["workflow", "archive", "sync"]).await;
+    // Letters, so that no name contains the id below.
     s.execute(
-        "INSERT INTO workflows (team_id, name, state, action) \
-         SELECT team_id, 'sync ' || n, 'archived', action FROM workflows, generate_series(1, 1100) AS n WHERE name = 'sync'",
+        "INSERT INTO workflows (team_id, name, state, action, created_on, updated_on)
+         SELECT team_id, 'sync ' || translate(n::text, '0123456789', 'abcdefghij'), 'archived', action, now(), now()
+           FROM workflows, generate_series(1, 1100) AS n WHERE name = 'sync'",
     )
     .await;
     let newest = person.json(&["workflow", "create", "sync", "--log", "m"]).await["id"].clone();

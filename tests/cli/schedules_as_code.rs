@@ -226,7 +226,8 @@ async fn one_workflow_by_two_names_of_its_team() {
     let person = person(&s);
     let named = person.write("a.yaml", &FILE.replace("owner: payroll", "team: team"));
     let team = person.json(&["me"]).await["teams"][0]["team_id"].clone();
-    let numbered = FILE.replace("owner: payroll\n", "").replace("  - name: ", &format!("  - team_id: {team}\n    name: "));
+    let numbered =
+        FILE.replace("owner: payroll\n", "").replace("  - name: ", &format!("  - team_id: {team}\n    name: "));
     let numbered = person.write("b.yaml", &numbered);
     let said = person.run(&["apply", "-f", &named, "-f", &numbered]).await;
     assert!(said.code == 1 && said.err.contains(&format!("name: {named}:4 has the same team and name")), "{said:?}");

@@ -153,6 +153,32 @@ async fn an_early_fire_is_frozen_by_its_time() {
     }
 }
 
+/// A freeze may hold a run that was accepted early for longer than its catch-up window, which does not end before its time.
+#[tokio::test]
+async fn an_early_fire_does_not_expire_before_its_time() {
+    for is_alone in [false, true] {
+        let s = story_without_executor("2026-03-02T08:30:00Z").await;
+        let wf = hourly(&s, json!({"catch_up_window_secs": 60})).await;
+        freeze(&s, json!({"reason": "ends", "until": "2026-03-02T09:00:00Z"})).await;
+        s.now_is("2026-03-02T08:56:00Z").await;
+        let holder = if is_alone { Some(lock_workflow(&s, wf).await) } else { None };
+        let release = async {
+            if let Some(holder) = holder {
+                s.until(WAITING, 1).await;
+                holder.rollback().await.unwrap();
+            }
+        };
+        assert_eq!(tokio::join!(fire(&s, wf, "2026-03-02T09:00:00Z"), release).0, "accepted");
+        for now in ["2026-03-02T08:58:00Z", "2026-03-02T09:00:30Z"] {
+            s.now_is(now).await;
+            assert_eq!(s.job("queue").await, Did::Nothing, "{now}");
+        }
+        claimed(&s, wf).await;
+        assert_eq!(s.table("SELECT state FROM runs").await, "running");
+        s.end_early().await;
+    }
+}
+
 /// Until the commit of a lift, fires are decided by the freeze. So its end is not the time of the request.
 #[tokio::test]
 async fn a_lift_that_waits_ends_the_freeze_later() {
@@ -274,6 +300,24 @@ async fn a_waiting_manual_run_gets_the_slot_of_a_frozen_run() {
     s.job("queue").await;
     assert_eq!(s.table(states).await, "manual accepted, schedule queued");
     assert_eq!(s.job("queue").await, Did::Nothing, "nothing else waits for the slot");
+    s.end_early().await;
+}
+
+/// A backfill does not advance in a freeze: one that waits gets no slot that the freeze holds, and none that is freed for
+/// what a person requests.
+#[tokio::test]
+async fn a_waiting_backfill_gets_no_slot_of_a_frozen_run() {
+    let s = story_without_executor("2026-03-02T09:00:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    assert_eq!(start_run(&s, wf, Trigger::Schedule, "2026-03-02T09:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T03:00:00Z").await, "queued");
+    freeze(&s, json!({"reason": "incident"})).await;
+    assert_eq!(s.job("queue").await, Did::Nothing);
+    let states = "SELECT string_agg(trigger || ' ' || state, ', ' ORDER BY trigger) FROM runs";
+    assert_eq!(s.table(states).await, "backfill queued, schedule accepted");
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    assert_eq!(s.table(states).await, "backfill queued, manual accepted, schedule queued");
+    assert_eq!(s.job("queue").await, Did::Nothing);
     s.end_early().await;
 }
 

@@ -34,6 +34,7 @@ use crate::limits::TeamLimits;
 use crate::network::network_of;
 use crate::people::signed_in::{KnownTokens, PersonOfCaller};
 use crate::rights::{Kind, Role, Scope, Scopes};
+use crate::sessions::End;
 
 /// How many streams of events a key may have open on one instance.
 const STREAMS_OF_A_KEY: i64 = 5;
@@ -175,15 +176,6 @@ struct KnownSession {
     caller: Option<Caller>,
 }
 
-/// Why a cookie names no session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoSession {
-    /// It has expired, or its holder has signed out: no failed login.
-    Left,
-    /// It never was one, another person has ended it, or its key was revoked.
-    Refused,
-}
-
 /// Why a lookup does not say whether a key is active.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
@@ -300,7 +292,8 @@ pub struct Gate {
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
     in_flight: InFlight,
     tokens: KnownTokens,
-    sessions: Cache<[u8; 32], Result<KnownSession, NoSession>>,
+    /// Open sessions, and how others have ended. One whose key was revoked counts as refused.
+    sessions: Cache<[u8; 32], Result<KnownSession, End>>,
     /// As `active`, of sessions.
     open_sessions: Cache<(), Arc<HashSet<[u8; 32]>>>,
     uses: KeyUses,

@@ -57,6 +57,17 @@ pub enum Holder {
     Person(Claims),
 }
 
+/// How the session of a cookie has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, after its time.
+    Expired,
+    /// By its holder, who has signed out, or signed in too often.
+    Left,
+    /// By another person, or it never was a session.
+    Refused,
+}
+
 /// A session without its text.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -219,12 +230,11 @@ pub async fn find_session(
     }))
 }
 
-/// Whether a cookie names a session that its holder has left: it has expired, or its holder has ended it. One that never was, and one
-/// that another person has ended, is none of these.
+/// Returns how the session has ended that a cookie names.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn was_left(db: &mut PgConnection, digest: [u8; 32]) -> sqlx::Result<bool> {
+pub async fn find_end(db: &mut PgConnection, digest: [u8; 32]) -> sqlx::Result<End> {
     let row = sqlx::query!(
         r#"
         -- find who ended a session, by its cookie
@@ -236,8 +246,8 @@ pub async fn was_left(db: &mut PgConnection, digest: [u8; 32]) -> sqlx::Result<b
     )
     .fetch_optional(db)
     .await?;
-    let Some(row) = row else { return Ok(false) };
-    let Some(ended_by) = row.ended_by else { return Ok(true) };
+    let Some(row) = row else { return Ok(End::Refused) };
+    let Some(ended_by) = row.ended_by else { return Ok(End::Expired) };
     let holder = match row.prefix {
         Some(prefix) => format!("key:{prefix}"),
         None => {
@@ -252,7 +262,7 @@ pub async fn was_left(db: &mut PgConnection, digest: [u8; 32]) -> sqlx::Result<b
             Person::of_claims(&claims).actor
         }
     };
-    Ok(ended_by == holder)
+    Ok(if ended_by == holder { End::Left } else { End::Refused })
 }
 
 /// Returns the digests of all sessions that have not ended.

@@ -141,7 +141,7 @@ async fn stuck_runs(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<V
         -- stuck runs: this statement locks none; each is locked one by one later. Their timeouts as below
         SELECT r.id, r.workflow_id
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         CROSS JOIN LATERAL (SELECT make_interval(secs => CASE WHEN r.started_on < w.timeout_shortened_on + INTERVAL '1 minute'
+         CROSS JOIN LATERAL (SELECT make_interval(secs => CASE WHEN r.started_on < w.timeout_shortened_on + INTERVAL '10 minutes'
                                                                THEN GREATEST(w.timeout_secs, w.timeout_before_secs)
                                                                ELSE w.timeout_secs END) AS timeout) t
          WHERE r.state = 'running' AND r.started_on + t.timeout <= $1
@@ -164,10 +164,11 @@ async fn lock_stuck(tx: &mut PgConnection, only: Option<Uuid>, now: DateTime<Utc
         r#"
         -- lock stuck runs: their leases were renewed after the timeout, so an executor still has them. An attempt has the
         -- timeout of its claim, and an edit may have shortened it since. A claim may have read the row of the workflow
-        -- just before that edit was committed, so it counts a minute longer
+        -- just before that edit was committed, and a schedules file with many workflows is committed minutes after its
+        -- time, so the longer one counts ten minutes longer
         SELECT r.id, r.workflow_id, r.tries, w.max_attempts, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         CROSS JOIN LATERAL (SELECT make_interval(secs => CASE WHEN r.started_on < w.timeout_shortened_on + INTERVAL '1 minute'
+         CROSS JOIN LATERAL (SELECT make_interval(secs => CASE WHEN r.started_on < w.timeout_shortened_on + INTERVAL '10 minutes'
                                                                THEN GREATEST(w.timeout_secs, w.timeout_before_secs)
                                                                ELSE w.timeout_secs END) AS timeout) t
          WHERE r.state = 'running' AND r.started_on + t.timeout <= $1

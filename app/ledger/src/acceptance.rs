@@ -84,8 +84,8 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
 /// Each workflow has its own transaction, so the caller can repeat a call that was interrupted.
 ///
 /// # Errors
-/// Fails if the loss lies in the future, if the database does not wait for an acceptance, or if it does not answer. Then
-/// it continues to wait.
+/// Fails if the loss lies in the future, if EventBridge shows that something was lost and `lost` says that nothing was, if
+/// the database does not wait for an acceptance, or if it does not answer. Then it continues to wait.
 pub async fn accept_ledger(
     pool: &PgPool,
     environment: &Environment,
@@ -101,6 +101,9 @@ pub async fn accept_ledger(
         ensure!(until <= edit.now, "--until must not be in the future: the time is {} now", edit.now.to_rfc3339());
     }
     let held_on = read_hold_start(pool, environment).await?;
+    if lost == Lost::Nothing {
+        refuse_if_ahead(pool).await?;
+    }
     let mut accepted = Accepted::default();
     // Runs accepted after this time are not from the backup, and none of them has started.
     let of_backup = until.map(|until| until.min(held_on));
@@ -166,6 +169,17 @@ async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Re
              the app with CRONBOX_RESTORED=true first"
         ),
     }
+}
+
+/// Refuses a database that lacks what EventBridge has: it is not complete, so what ran since its backup would run again.
+async fn refuse_if_ahead(pool: &PgPool) -> anyhow::Result<()> {
+    let hold = identity::read_hold(&mut *pool.acquire().await?).await?;
+    ensure!(
+        hold.as_deref() != Some("eventbridge_ahead"),
+        "--nothing-lost: EventBridge has a later state than the database (eventbridge_ahead), so the database is not complete; write \
+         --until with the moment of the loss"
+    );
+    Ok(())
 }
 
 /// Marks the due times of one workflow up to `until` as missed, if they have no decision yet.

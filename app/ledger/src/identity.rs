@@ -10,8 +10,8 @@ use schedule::Environment;
 
 /// The environment of a process if none is set.
 pub const DEFAULT_ENVIRONMENT: &str = "dev";
-/// The command that accepts the ledger.
-pub const COMMAND: &str = "cronbox-app ledger accept --until <end of the gap>";
+/// The command that accepts the ledger. With the first option a server that was only upgraded would lose what waits.
+pub const COMMAND: &str = "cronbox-app ledger accept --until <end of the gap> | --nothing-lost";
 
 /// Prepares the database's identity, before an instance executes anything. `is_restored` = the database is a restored
 /// storage snapshot.

@@ -24,9 +24,13 @@ const BATCH: i64 = 200;
 const MOST_ITEMS: i64 = 10_000;
 /// A team that has had so many notifications in the messages of a pass gets no further message in it.
 const ITEMS_OF_A_TEAM: u64 = 20_000;
-/// A channel for which so many messages wait gets no further one of an event of which one waits. So a receiver that accepts
+/// A channel for which so many messages wait gets one further message of an event in [`ASKED_EVERY`]. So a receiver that accepts
 /// nothing has few messages, whose attempts end, and the next message has all that was collected meanwhile.
 const MOST_PENDING: i64 = 5;
+/// The waits between the attempts of a message become an hour. A receiver that accepts again must not get the next failure only then.
+const ASKED_EVERY: TimeDelta = TimeDelta::minutes(10);
+/// If so many wait, it gets one of each event and no further one: the carrier of a channel may be missing, so that no attempt ends.
+const MOST_ASKED: i64 = 100;
 
 /// Notifications of one event that wait for one channel.
 struct Waiting {
@@ -96,7 +100,7 @@ async fn make_one(pool: &PgPool, channel_id: i64, event: &str, now: DateTime<Utc
 }
 
 async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, event: &str, now: DateTime<Utc>) -> sqlx::Result<bool> {
-    if !channel.is_enabled || channel.is_quiet(now) || !has_room(tx, channel.id, event).await? {
+    if !channel.is_enabled || channel.is_quiet(now) || !has_room(tx, channel.id, event, now).await? {
         return Ok(false);
     }
     let since = now - TimeDelta::hours(1);
@@ -108,20 +112,21 @@ async fn may_be_sent(tx: &mut PgConnection, channel: &Channel, event: &str, now:
 }
 
 /// Whether fewer messages wait for a channel than may, or none of this event: no event waits for the others.
-async fn has_room(tx: &mut PgConnection, channel_id: i64, event: &str) -> sqlx::Result<bool> {
+async fn has_room(tx: &mut PgConnection, channel_id: i64, event: &str, now: DateTime<Utc>) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
-        -- whether a further message of an event may wait for a channel. Tests do not count
-        SELECT (SELECT count(*)
-                  FROM (SELECT FROM notification_messages
-                         WHERE state = 'pending' AND channel_id = $1 AND event <> 'test'
-                         LIMIT $3) AS pending) < $3
-               OR NOT EXISTS (SELECT FROM notification_messages
-                               WHERE state = 'pending' AND channel_id = $1 AND event = $2) AS "has_room!"
+        -- whether a further message of an event may wait for a channel. Tests do not count, nor e-mails that some recipients have:
+        -- these would wait for the full mailbox of another one
+        SELECT p.waiting < $3 OR p.newest IS NULL OR (p.waiting < $4 AND p.newest <= $5) AS "has_room!"
+          FROM (SELECT count(*) AS waiting, max(created_on) FILTER (WHERE event = $2) AS newest
+                  FROM notification_messages
+                 WHERE state = 'pending' AND channel_id = $1 AND event <> 'test' AND recipients_left IS NULL) AS p
         "#,
         channel_id,
         event,
         MOST_PENDING,
+        MOST_ASKED,
+        now - ASKED_EVERY,
     )
     .fetch_one(tx)
     .await

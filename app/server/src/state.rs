@@ -104,7 +104,8 @@ pub struct Parts {
     /// The receiver of pings, if the operator has set one.
     heartbeat: OnceLock<Heartbeat>,
     /// The requests for bulk operations of a team, which select up to 100,000 rows each, one after another.
-    pub(crate) bulk_requests_of_team: Lines<i64>,
+    /// Those of an admin have a line of their own: they stop what a team floods.
+    pub(crate) bulk_requests_of_team: Lines<(Option<i64>, i64)>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
 }

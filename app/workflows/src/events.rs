@@ -123,6 +123,8 @@ pub enum Kept {
 /// Some events, in their order.
 #[derive(Clone, Debug)]
 pub struct Batch {
+    /// Whether the events after the position were complete when they were read. If not, none was read.
+    pub kept: Kept,
     /// The events that the reader may see.
     pub events: Vec<Event>,
     /// Up to where the stream was read.
@@ -159,18 +161,24 @@ pub async fn begin_following(pool: &PgPool) -> sqlx::Result<Position> {
 /// Fails if the database cannot be reached or refuses a statement.
 pub async fn follow_on(db: &mut PgConnection, after: Position) -> sqlx::Result<Kept> {
     keep_writing(db).await?;
-    let is_complete = sqlx::query_scalar!(
+    Ok(read_kept(db, after).await?.0)
+}
+
+/// Whether the events after a position are complete, and the lowest number of a transaction in progress.
+async fn read_kept(db: &mut PgConnection, after: Position) -> sqlx::Result<(Kept, i64)> {
+    let read = sqlx::query!(
         r#"
         -- are the events after a position complete: not before the first that is stored, nor after the present, as in a database
-        -- that was restored
-        SELECT COALESCE(complete_from <= $1, FALSE) AND $1 <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS "is!"
-          FROM event_listeners
+        -- that was restored; and which transactions are in progress
+        SELECT COALESCE(l.complete_from <= $1, FALSE) AND $1 <= pg_snapshot_xmax(seen)::text::bigint AS "is_complete!",
+               pg_snapshot_xmin(seen)::text::bigint AS "oldest!"
+          FROM event_listeners l, pg_current_snapshot() AS seen
         "#,
         after.transaction,
     )
     .fetch_one(db)
     .await?;
-    Ok(if is_complete { Kept::Complete } else { Kept::Incomplete })
+    Ok((if read.is_complete { Kept::Complete } else { Kept::Incomplete }, read.oldest))
 }
 
 /// An event, as it is stored.
@@ -230,19 +238,21 @@ macro_rules! select_events {
 /// # Errors
 /// Fails if the database cannot be reached or refuses a statement, or if one takes longer than [`db::READ_LIMIT_SECS`].
 pub async fn read_events(pool: &PgPool, after: Position, teams: Option<&[i64]>, limit: i64) -> sqlx::Result<Batch> {
-    // In one snapshot: what is below the oldest open transaction is the same for each team.
+    // In one snapshot: what is below the oldest open transaction is the same for each team, and no event that the job removes
+    // meanwhile is passed over.
     let mut tx = db::begin_read(pool).await?;
-    let (oldest, _) = read_snapshot(&mut tx).await?;
-    let events = match teams {
-        Some(teams) => read_of_teams(&mut tx, teams, after, oldest, limit).await?,
-        None => read_of_all(&mut tx, after, oldest, limit).await?,
+    let (kept, oldest) = read_kept(&mut tx, after).await?;
+    let events = match (kept, teams) {
+        (Kept::Incomplete, _) => return Ok(Batch { kept, events: Vec::new(), through: after, may_be_more: false }),
+        (Kept::Complete, Some(teams)) => read_of_teams(&mut tx, teams, after, oldest, limit).await?,
+        (Kept::Complete, None) => read_of_all(&mut tx, after, oldest, limit).await?,
     };
     tx.commit().await?;
     let is_cut = i64::try_from(events.len()).unwrap_or(i64::MAX) >= limit;
     // Without a cut, all events below the oldest open transaction are read; an event of that transaction has a number above 0.
     let all = Position { transaction: oldest, nth: 0 }.max(after);
     let through = events.last().filter(|_| is_cut).map_or(all, |event| event.position);
-    Ok(Batch { events, through, may_be_more: is_cut })
+    Ok(Batch { kept, events, through, may_be_more: is_cut })
 }
 
 /// Reads the first events of several teams. Each event among the first ones is among the first ones of its team.

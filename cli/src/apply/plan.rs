@@ -175,7 +175,8 @@ fn is_surplus(workflow: &WorkflowView, pruned: &BTreeSet<(String, i64)>, placed:
 /// Refuses a workflow that carries another owner's label: both files would change it in turn, and `delete` would end it.
 fn refuse_foreign(one: &FileEntry, listed: &WorkflowView, adoption: Adoption) -> Option<Kind> {
     let owner = listed.labels.get(OWNER_LABEL)?;
-    let is_own = one.entry.fields["labels"][OWNER_LABEL] == json!(owner);
+    // A file without an owner may name no labels: an index would panic.
+    let is_own = one.entry.fields.get("labels").is_some_and(|labels| labels[OWNER_LABEL] == json!(owner));
     (!is_own && adoption == Adoption::Refused).then(|| {
         Kind::Refused(format!("it belongs to the owner {owner}: choose another name, or adopt it by --take-over"))
     })

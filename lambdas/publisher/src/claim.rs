@@ -24,7 +24,8 @@ use crate::scheduler::lease::{LEASE, Lease, Span};
 const MOST_COUNTED: i64 = 100_000;
 /// How many workflows one statement releases from their backoff.
 const RELEASED_AT_ONCE: i64 = 1000;
-/// A claim in this many takes repairs first, so that a constant stream of edits leaves them a tenth.
+/// A claim in this many takes repairs first, so that a constant stream of edits leaves them a tenth. It is one of those
+/// that take edits by age, so that it replaces none by team.
 const REPAIRS_FIRST_IN: u32 = 10;
 /// While more edits are due than a batch, a claim in this many takes them team by team; the others take the oldest, so
 /// that no edit waits without end.
@@ -116,7 +117,7 @@ impl Wanted {
     /// What the claim with this number takes, the first being 0. `was_full` says that the claim before returned a full
     /// batch: otherwise one claim takes all that is due, and the order does not matter.
     pub(crate) fn of_claim(number: u32, choice: Choice, repairs: usize, was_full: bool) -> Wanted {
-        let is_for_repairs = number % REPAIRS_FIRST_IN == REPAIRS_FIRST_IN - 1;
+        let is_for_repairs = number % REPAIRS_FIRST_IN == REPAIRS_FIRST_IN - BY_TEAM_IN;
         let first = if is_for_repairs { Lane::Repair } else { Lane::Edit };
         let is_by_team =
             was_full && first == Lane::Edit && choice == Choice::Usual && number % BY_TEAM_IN == BY_TEAM_IN - 1;

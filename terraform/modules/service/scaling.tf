@@ -47,7 +47,8 @@ resource "aws_appautoscaling_policy" "slots" {
   resource_id        = aws_appautoscaling_target.app.resource_id
 
   target_tracking_scaling_policy_configuration {
-    target_value       = 0.6 * local.executor_slots
+    # AWS refuses 0, in the middle of an apply.
+    target_value       = max(1, 0.6 * local.executor_slots)
     scale_in_cooldown  = 600
     scale_out_cooldown = 60
 

@@ -395,6 +395,26 @@ async fn a_refusing_receiver_has_few_messages() {
     s.end().await;
 }
 
+/// All messages that wait are tried in an hour only, and the receiver works long before.
+#[tokio::test]
+async fn a_receiver_that_works_again_has_the_next_failure_soon() {
+    let receiver = Receiver::answering(&[(503, "3600"); 5]).await;
+    let (s, workflow) = failing(&receiver).await;
+    for _ in 0..5 {
+        fail(&s, workflow).await;
+        send(&s).await;
+    }
+    s.now_is("2026-03-02T12:09:00Z").await;
+    fail(&s, workflow).await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 5, "five wait");
+    s.now_is("2026-03-02T12:10:01Z").await;
+    send(&s).await;
+    assert_eq!(receiver.received().len(), 6);
+    assert_eq!(s.count("SELECT count(*) FROM notification_messages WHERE state = 'sent'").await, 1);
+    s.end().await;
+}
+
 /// Else a team that creates and deletes channels would have any number of messages that wait.
 #[tokio::test]
 async fn messages_of_deleted_channels_fail_at_once() {

@@ -356,6 +356,11 @@ async fn the_days_of_an_outage_are_verified_after_it() {
     let found = "2026-03-02 12 due 0, 2026-03-03 24 due 1, 2026-03-04 24 due 0, 2026-03-05 24 due 0";
     assert_eq!(s.table(days).await, found);
 
+    // An older instance, which knows only the day before, verified the last day first.
+    s.execute("DELETE FROM daily_verifications WHERE day BETWEEN '2026-03-03' AND '2026-03-04'").await;
+    while s.job("verify").await != Did::Nothing {}
+    assert_eq!(s.table(days).await, found);
+
     // A day that was begun, and whose rows are pruned now, does not delay the others.
     s.execute("UPDATE daily_verifications SET finished_on = NULL WHERE day = '2026-03-04'").await;
     let pruned = "INSERT INTO prune_marks VALUES ('occurrences', '2026-03-05T00:00Z')

@@ -7,6 +7,7 @@ use egress::Client;
 use egress::mail::Mailer;
 use notifications::channel::find_channel;
 use notifications::delivery::{Acceptance, Courier, CourierParts};
+use notifications::group::{Made, make_messages};
 use serde_json::json;
 use tests::{PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -207,6 +208,30 @@ async fn mail_that_others_have_is_no_dead_letter() {
     s.execute(LAST_ATTEMPT).await;
     assert_eq!(deliver(&s, &refused).await, (0, 1));
     assert_eq!(s.count(DEAD_LETTERS).await, 1);
+    s.end().await;
+}
+
+/// A failure that waits for its message.
+const ONE_FAILURE: &str = "
+    INSERT INTO notifications (rule_id, team_id, event, subject, happened_on, state)
+    SELECT id, team_id, 'run_failed', 'before', cronbox_now(), 'routed' FROM notification_channels;
+    INSERT INTO notification_items (notification_id, channel_id, event, ready_on)
+    SELECT id, rule_id, event, cronbox_now() FROM notifications";
+
+/// The e-mails are repeated to this mailbox for half a day, and the others must have the next failure at once.
+#[tokio::test]
+async fn a_full_mailbox_delays_no_mail_to_others() {
+    let s = Story::at(NOON).await;
+    let recipients = ["good@example.com", "full@example.com"];
+    channel(&s, json!({"name": "mail", "kind": "email", "recipients": recipients})).await;
+    let full = |line: &str| if line.contains("<full@") { "452 4.2.2 full" } else { accept(line) };
+    let partly = courier(&s, start_server(full).await);
+    for _ in 0..5 {
+        s.execute(ONE_FOR_EACH_CHANNEL).await;
+        assert_eq!(deliver(&s, &partly).await, (0, 1));
+    }
+    s.execute(ONE_FAILURE).await;
+    assert_eq!(make_messages(&s.pool, s.clock.now()).await.unwrap(), Made { messages: 1, failed: 0 });
     s.end().await;
 }
 

@@ -83,6 +83,7 @@ async fn held_databases_publish_nothing() {
         assert!(matches!(world.sweep_on_request().await, Swept::NotNow), "{reason}");
         let waits_for = world.publisher().await.publish_once().await.unwrap_err().to_string();
         assert!(waits_for.contains("run `cronbox-app ledger accept --until"), "{reason}: {waits_for}");
+        assert!(waits_for.contains("| --nothing-lost`"), "{reason}: {waits_for}");
         world.accept().await;
         world.publish().await;
         assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "{reason}");
@@ -278,6 +279,12 @@ async fn ids_never_given_hold_the_database() {
     assert_eq!((found.orphan, found.unread, found.orphans_waiting), (1, 1, 0), "not read: {found:?}");
     assert!(!matches!(world.sweep_on_request().await, Swept::Done(_)));
     assert_eq!(world.hold().await.as_deref(), Some("eventbridge_ahead"));
+
+    let edit = Edit::without_request("test", world.clock.now());
+    let refused =
+        accept_ledger(&world.pool, &"dev".parse().unwrap(), Lost::Nothing, Keep::Identity, &edit).await.unwrap_err();
+    assert!(refused.to_string().starts_with("--nothing-lost: EventBridge has a later state"), "{refused}");
+    assert_eq!(world.hold().await.as_deref(), Some("eventbridge_ahead"), "what has run would run again");
 
     // After the acceptance it is an orphan like any other, also if a person changes it.
     world.accept().await;

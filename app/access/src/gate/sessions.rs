@@ -9,13 +9,13 @@ use db::{PgConnection, PgPool};
 use uuid::Uuid;
 use workflows::audit::Edit;
 
-use super::{Admission, Caller, Gate, KnownSession, NoSession};
+use super::{Admission, Caller, Gate, KnownSession};
 use crate::keys::find_active_key;
 use crate::people::groups::Groups;
 use crate::people::person::Person;
 use crate::people::signed_in::SignedIn;
 use crate::people::token::Claims;
-use crate::sessions::{Holder, digest_of, find_session, list_open_digests, was_left};
+use crate::sessions::{End, Holder, digest_of, find_end, find_session, list_open_digests};
 
 /// A try to sign in by a link, or by a code of the provider. If it is dropped, it has failed and is counted, also because the
 /// client has disconnected or the database has failed.
@@ -59,9 +59,9 @@ impl Gate {
         let decided = self.decide_session(pool, text, groups, peer, now).await?;
         match &decided {
             Ok((_, admission)) => self.count_refusal(admission, peer, now),
-            Err(NoSession::Refused) => self.failed_logins.count(peer, now),
+            Err(End::Refused) => self.failed_logins.count(peer, now),
             // Each open tab would be one, and each morning.
-            Err(NoSession::Left) => {}
+            Err(End::Expired | End::Left) => {}
         }
         Ok(decided.ok())
     }
@@ -88,7 +88,7 @@ impl Gate {
         groups: Option<&Groups>,
         peer: IpAddr,
         now: DateTime<Utc>,
-    ) -> Result<Result<(Uuid, Admission), NoSession>, Arc<sqlx::Error>> {
+    ) -> Result<Result<(Uuid, Admission), End>, Arc<sqlx::Error>> {
         let digest = digest_of(text);
         let known = match self.sessions.get(&digest).await {
             Some(known) => known,
@@ -101,8 +101,9 @@ impl Gate {
                 }
                 let read = Box::pin(self.read_session(pool, digest, groups, now));
                 let known = self.sessions.try_get_with(digest, read).await?;
-                // A cookie that has expired was a session: each browser of an office has one in the morning.
-                if has_try && !matches!(known, Err(NoSession::Refused)) {
+                // A cookie that has expired was a session: each browser of an office has one in the morning. Of those that its
+                // holder has ended, a key can make any number, and each would read the database.
+                if has_try && matches!(known, Ok(_) | Err(End::Expired)) {
                     self.bad.iter().for_each(|bad| bad.return_try(peer));
                 }
                 known
@@ -110,7 +111,7 @@ impl Gate {
         };
         let session = match known {
             Ok(session) if session.expires_on > now => session,
-            Ok(_) => return Ok(Err(NoSession::Left)),
+            Ok(_) => return Ok(Err(End::Expired)),
             Err(reason) => return Ok(Err(reason)),
         };
         let Some(caller) = session.caller else { return Ok(Ok((session.id, Admission::NoRole))) };
@@ -181,16 +182,15 @@ impl Gate {
         digest: [u8; 32],
         groups: Option<&Groups>,
         now: DateTime<Utc>,
-    ) -> sqlx::Result<Result<KnownSession, NoSession>> {
+    ) -> sqlx::Result<Result<KnownSession, End>> {
         let mut connection = pool.acquire().await?;
         let Some((id, holder, expires_on)) = find_session(&mut connection, digest, now).await? else {
-            let has_left = was_left(&mut connection, digest).await?;
-            return Ok(Err(if has_left { NoSession::Left } else { NoSession::Refused }));
+            return Ok(Err(find_end(&mut connection, digest).await?));
         };
         let caller = match holder {
             Holder::Key(key_id) => match self.caller_of_key(&mut connection, key_id).await? {
                 Some(caller) => Some(caller),
-                None => return Ok(Err(NoSession::Refused)),
+                None => return Ok(Err(End::Refused)),
             },
             Holder::Person(claims) => {
                 drop(connection);

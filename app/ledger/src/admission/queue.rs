@@ -95,7 +95,7 @@ impl Pass {
 }
 
 /// Checks every workflow that has a queued run which may start or has waited too long, or an accepted run that a pause
-/// holds, or a freeze if another run needs its slot.
+/// holds, or a freeze if a run that a person requested needs its slot.
 ///
 /// A workflow that fails is logged and counted, and the pass continues.
 ///
@@ -209,12 +209,24 @@ async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTim
     Ok(Pass { promoted, abandoned, deferred, ..Pass::default() })
 }
 
-/// Queues the accepted automatic runs that a pause holds; those that a freeze holds only if another run waits, because a
-/// freeze may hold those of very many workflows.
+/// Queues the accepted automatic runs that a pause holds; those that a freeze holds only if a run waits that a person
+/// requested, because a freeze may hold those of very many workflows, and a backfill does not advance in it.
 async fn defer_held(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<u64> {
-    let is_needed =
-        workflow.state == State::Paused || load::read_load(tx, workflow, Automatic::Held).await?.waiting_runs() > 0;
+    let is_needed = workflow.state == State::Paused || has_requested_run(tx, workflow.id).await?;
     if is_needed { defer_automatic_runs(tx, workflow.id).await } else { Ok(0) }
+}
+
+async fn has_requested_run(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a run waits that a person requested
+        SELECT EXISTS (SELECT FROM runs
+                        WHERE workflow_id = $1 AND state = 'queued' AND trigger IN ('manual', 'retry')) AS "exists!"
+        "#,
+        workflow.0,
+    )
+    .fetch_one(tx)
+    .await
 }
 
 /// Cancels the queued runs of an archived workflow, for example after an older version of the app archived it.
@@ -351,8 +363,8 @@ async fn workflows_with_live_runs(
                    WHEN w.state = 'archived' THEN l.unstarted > 0
                         -- a claim must not read them, and some are accepted in a pause: between two tries, or handed over
                    WHEN p.is_paused AND l.accepted_automatic > 0 THEN TRUE
-                        -- a freeze changes them only if another run needs their slot
-                   WHEN p.is_frozen AND l.accepted_automatic > 0 AND (q.live > 0 OR q.first_made_up IS NOT NULL) THEN TRUE
+                        -- a freeze changes them only if a run that a person requested needs their slot
+                   WHEN p.is_frozen AND l.accepted_automatic > 0 AND (l.waiting_manual > 0 OR l.first_retry IS NOT NULL) THEN TRUE
                    ELSE l.busy < p.slots
                         AND (q.live > 0
                              OR q.first_made_up IS NOT NULL AND l.made_up = 0

@@ -101,6 +101,10 @@ pub async fn decide_admission(
         workflow.state == State::Paused || load.evaluate(&workflow.spec.policies, trigger) != Verdict::Start;
     if automatic == Automatic::Held && needs_slot && defer_automatic_runs(tx, workflow.id).await? > 0 {
         load = load::read_load(tx, workflow, automatic).await?;
+        // The slot is free for this run, not for deferred ones that wait.
+        if load.waiting_live() == 0 && load.evaluate(&workflow.spec.policies, trigger) == Verdict::Start {
+            return Ok(Verdict::Start);
+        }
     }
     if load.needs_promotion(&workflow.spec.policies) {
         // Queued runs start before newer ones.

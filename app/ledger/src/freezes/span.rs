@@ -33,6 +33,13 @@ impl Freezes {
         frozen.map(|span| &*span.reason)
     }
 
+    /// When a run of a time that is not frozen may start. If a freeze is still in force that ends before the time, not before
+    /// it: the run waits without a claim, so its wait must not count until then.
+    #[must_use]
+    pub fn earliest_start(&self, team: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+        if self.reason_over(team, now, now).is_some() { now.max(due) } else { now }
+    }
+
     /// Whether a decision at this moment must have seen such a freeze.
     #[must_use]
     pub fn must_have_seen(&self, team: i64, due: DateTime<Utc>, decided: DateTime<Utc>) -> bool {

@@ -148,6 +148,7 @@ impl Case<'_> {
             let why = workflows::reasons::Reason::of_freeze(text).to_string();
             return self.decline(tx, Decision::SkippedPaused, Some(&why), Reason::Paused).await;
         }
+        let earliest = freezes.earliest_start(self.workflow.team_id, due, now);
         if age > window {
             let why = Some(ReasonCode::OlderThanCatchUpWindow.as_str());
             return self.decline(tx, Decision::Missed, why, Reason::TooOld).await;
@@ -167,9 +168,9 @@ impl Case<'_> {
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
         match verdict::decide_admission(tx, self.workflow, trigger, self.now).await?.initial_state() {
             Ok(RunState::Queued) if !is_deferred && self.workflow.spec.policies.overlap == Overlap::Skip => {
-                self.wait(tx).await
+                self.wait(tx, earliest).await
             }
-            Ok(state) => Ok(self.run(tx, trigger, state).await?.into()),
+            Ok(state) => Ok(self.run(tx, trigger, state, earliest).await?.into()),
             Err(why) => self.decline(tx, Decision::SkippedOverlap, Some(why.as_str()), Reason::Overlap).await,
         }
     }
@@ -187,10 +188,10 @@ impl Case<'_> {
     }
 
     /// Queues the fire: under `skip` at most one waits, the newest.
-    async fn wait(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
+    async fn wait(&self, tx: &mut PgConnection, earliest: DateTime<Utc>) -> sqlx::Result<Outcome> {
         match verdict::take_waiting_place(tx, self.workflow.id, self.due.time, self.now).await? {
             Place::Replaces(replaced) => {
-                let answer = self.run(tx, Trigger::Schedule, RunState::Queued).await?;
+                let answer = self.run(tx, Trigger::Schedule, RunState::Queued, earliest).await?;
                 Ok(Outcome { answer, replaced })
             }
             Place::NewerWaits => {
@@ -200,7 +201,13 @@ impl Case<'_> {
         }
     }
 
-    async fn run(&self, tx: &mut PgConnection, trigger: Trigger, state: RunState) -> sqlx::Result<Answer> {
+    async fn run(
+        &self,
+        tx: &mut PgConnection,
+        trigger: Trigger,
+        state: RunState,
+        earliest: DateTime<Utc>,
+    ) -> sqlx::Result<Answer> {
         let id = workflows::id::make_id(self.now);
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = record_occurrence(tx, &entry).await? else {
@@ -212,7 +219,7 @@ impl Case<'_> {
         let run = runs::New {
             occurrence_id: Some(occurrence),
             scheduled_time: Some(self.due.time),
-            run_after: self.run_after(),
+            run_after: self.run_after(earliest),
             traceparent: self.fire.traceparent.clone(),
             ..runs::New::unscheduled(id, trigger, self.now)
         };
@@ -220,15 +227,10 @@ impl Case<'_> {
         Ok(Answer::Accepted(id))
     }
 
-    fn run_after(&self) -> DateTime<Utc> {
+    fn run_after(&self, earliest: DateTime<Utc>) -> DateTime<Utc> {
         let spread_secs = self.workflow.spec.policies.spread_secs;
-        spread::run_after(
-            self.workflow.id,
-            spread_secs,
-            self.workflow.spec.timing.parsed_now(),
-            self.due.time,
-            self.now,
-        )
+        let timing = self.workflow.spec.timing.parsed_now();
+        spread::run_after(self.workflow.id, spread_secs, timing, self.due.time, earliest)
     }
 
     /// Records a decision without a run; an existing row is not changed.

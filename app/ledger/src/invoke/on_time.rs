@@ -112,9 +112,11 @@ struct Candidate {
     policies: Policies,
     /// Whether a run is active or waits.
     has_unfinished_run: bool,
-    /// Whether nothing but a claim may start its runs: the database waits for its acceptance, an admin has limited the
-    /// running runs of the team, or a freeze is in force that ends before its time.
+    /// Whether nothing but a claim may start its runs: the database waits for its acceptance, or an admin has limited
+    /// the running runs of the team.
     needs_claim: bool,
+    /// Before this instant its run does not start: it is later than now if a freeze is in force that ends before its time.
+    earliest_start: DateTime<Utc>,
     /// The text of a freeze that is or was in force since its time, or begins by then.
     frozen: Option<String>,
 }
@@ -184,10 +186,13 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             ..Policies::DEFAULT
         };
         let (now, team_id, has_unfinished_run) = (row.now, row.team_id, row.has_unfinished_run);
-        let frozen =
-            freezes.reason_over(team_id, times_of.get(&row.id).copied().unwrap_or(now), now).map(str::to_owned);
-        let needs_claim = row.needs_claim || freezes.reason_over(team_id, now, now).is_some();
-        (row.id, Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim, frozen })
+        let due = times_of.get(&row.id).copied().unwrap_or(now);
+        let frozen = freezes.reason_over(team_id, due, now).map(str::to_owned);
+        let earliest_start = freezes.earliest_start(team_id, due, now);
+        let needs_claim = row.needs_claim;
+        let candidate =
+            Candidate { now, version, team_id, policies, has_unfinished_run, needs_claim, earliest_start, frozen };
+        (row.id, candidate)
     });
     Ok(candidates.collect())
 }
@@ -206,7 +211,8 @@ fn on_time<'a>(fire: &'a Fire, candidate: &'a Candidate) -> Option<OnTime<'a>> {
     // The catch-up window may be shorter than the grace.
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(policies.catch_up_window_secs) * 1000;
     let timing = candidate.version.timing.parsed_at(fire.scheduled_time).ok().flatten();
-    let run_after = spread::run_after(fire.workflow_id, policies.spread_secs, timing, fire.scheduled_time, now);
+    let earliest = candidate.earliest_start;
+    let run_after = spread::run_after(fire.workflow_id, policies.spread_secs, timing, fire.scheduled_time, earliest);
     let is_fast_path = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate, timing);
     is_fast_path.then_some(OnTime { fire, candidate, run_after })
 }

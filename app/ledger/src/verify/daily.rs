@@ -28,8 +28,9 @@ impl Day {
 
 /// Begins or continues the verification of the oldest day that is not verified; `None`: all days before `now` are.
 ///
-/// So the days of an outage follow after it. The first day of a new database is the day before `now`. A day whose rows
-/// may be pruned, because they are older than `kept`, is left out.
+/// So the days of an outage follow after it, also if an instance of an older version, which knows only the day before now,
+/// has verified a later one. The first day of a new database is the day before `now`. A day whose rows may be pruned,
+/// because they are older than `kept`, is left out.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses a statement.
@@ -38,19 +39,23 @@ pub async fn begin_oldest_day(db: &mut PgConnection, kept: TimeDelta, now: DateT
     let first_kept = (now - kept).date_naive() + Days::new(1);
     let day = sqlx::query_scalar!(
         r#"
-        -- the oldest day that is not verified: one that has begun, or the day after the last one
-        SELECT COALESCE(LEAST(min(day) FILTER (WHERE finished_on IS NULL AND day >= $2), max(GREATEST(day + 1, $2))), $1) AS "day!"
-          FROM daily_verifications
-         WHERE day <= $1
+        -- the oldest day that is not verified, from the first known one on: one that has begun, or one without a row
+        SELECT CASE WHEN known.since IS NULL THEN $1::date
+                    ELSE (SELECT min(known.since + n)
+                            FROM generate_series(0, $1::date - known.since) AS n
+                           WHERE NOT EXISTS (SELECT FROM daily_verifications v
+                                              WHERE v.day = known.since + n AND v.finished_on IS NOT NULL))
+               END AS "day?"
+          FROM (SELECT CASE WHEN count(*) > 0 THEN GREATEST(min(day), $2::date) END AS since
+                  FROM daily_verifications
+                 WHERE day <= $1) AS known
         "#,
         yesterday,
         first_kept,
     )
     .fetch_one(&mut *db)
     .await?;
-    if day > yesterday {
-        return Ok(None);
-    }
+    let Some(day) = day else { return Ok(None) };
     sqlx::query!(
         r#"
         -- begin the verification of a day

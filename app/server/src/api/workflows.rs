@@ -23,6 +23,7 @@ use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::IntoParams;
+use workflows::audit::Edit;
 use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::labels::Selector;
@@ -129,6 +130,8 @@ pub(crate) async fn create_workflow(
         drop(tx);
         return answer_again(&app, &caller, created, wait).await;
     }
+    // It begins now, not when the request arrived: else a time that passed while it waited would be due, and run late.
+    let edit = Edit { now: app.clock.now(), ..edit };
     seal_new_action(&app, &mut tx, team_id, &mut spec.action, None, edit.now).await?;
     let workflow = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     check_quota(&app, &mut tx, team_id, growth).await?;

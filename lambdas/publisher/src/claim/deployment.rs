@@ -31,8 +31,8 @@ pub(crate) enum Admission {
     Held(String),
 }
 
-/// The command that accepts the ledger.
-pub(crate) const ACCEPT: &str = "cronbox-app ledger accept --until <end of the gap>";
+/// The command that accepts the ledger. With the first option a server that was only upgraded would lose what waits.
+pub(crate) const ACCEPT: &str = "cronbox-app ledger accept --until <end of the gap> | --nothing-lost";
 
 /// A schedule with a higher revision than its workflow had when it was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -491,7 +491,7 @@ mod tests {
         let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 100, Vec::new(), StdInstant::now());
         let first: Vec<Lane> = (0..20).map(|_| hand.next_claim(10, began).first).collect();
         assert_eq!(first.iter().filter(|lane| **lane == Lane::Repair).count(), 2);
-        assert_eq!((first[0], first[9]), (Lane::Edit, Lane::Repair));
+        assert_eq!((first[0], first[8]), (Lane::Edit, Lane::Repair));
     }
 
     /// If a claim takes all that is due, the order does not matter, and no statement chooses.
@@ -504,9 +504,9 @@ mod tests {
             hand.claimed(taken, 0);
             order
         };
-        let in_a_backlog: Vec<Order> = (0..10).map(|_| orders(2)).collect();
-        let by_team: Vec<usize> = (0..10).filter(|nth| in_a_backlog[*nth] == Order::Team).collect();
-        assert_eq!(by_team, [1, 3, 5, 7], "the tenth takes repairs first");
+        let in_a_backlog: Vec<Order> = (0..12).map(|_| orders(2)).collect();
+        let by_team: Vec<usize> = (0..12).filter(|nth| in_a_backlog[*nth] == Order::Team).collect();
+        assert_eq!(by_team, [1, 3, 5, 7, 9, 11], "every other one, also where repairs come first");
         assert_eq!(orders(1), Order::Age);
         assert_eq!(orders(1), Order::Age, "the claim before took all that was due");
     }

@@ -126,7 +126,7 @@ pub(crate) async fn create_bulk_operation(
         return answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await;
     }
     let request = parse_request(body, team_id, edit.now)?;
-    let _turn_of_requests = app.bulk_requests_of_team.wait_turn(team_id).await?;
+    let _turn_of_requests = app.bulk_requests_of_team.wait_turn((caller.team_id, team_id)).await?;
     let _turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {

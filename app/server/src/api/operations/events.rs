@@ -95,11 +95,11 @@ async fn read_page(app: &App, teams: Option<&[i64]>, cursor: Option<String>, lim
     };
     let after = parse_position(&cursor)?;
     let kept = events::follow_on(&mut *app.pools.reads.acquire().await?, after).await?;
-    if kept == Kept::Incomplete {
+    let read = events::read_events(&app.pools.reads, after, teams, limit).await.map_err(failed_read)?;
+    if [kept, read.kept].contains(&Kept::Incomplete) {
         let detail = "the events after this cursor are not kept any more: read your lists, and begin without a cursor";
         return Err(FieldError::new("invalid_cursor", "cursor", detail).into());
     }
-    let read = events::read_events(&app.pools.reads, after, teams, limit).await.map_err(failed_read)?;
     let items = read.events.into_iter().map(EventView::view_from).collect();
     Ok(EventsView { items, next_cursor: read.through.to_string() })
 }
@@ -188,11 +188,16 @@ impl OpenStream {
             if let Some(event) = self.unsent.pop_front() {
                 return Some(event);
             }
-            if now >= self.reads_at
-                && let Err(error) = self.read(now).await
-            {
-                tracing::debug!(?error, "stream of events ended");
-                return None;
+            if now >= self.reads_at {
+                match self.read(now).await {
+                    Ok(Kept::Complete) => {}
+                    // The job has removed events that this client does not have. It connects again, and gets `reset`.
+                    Ok(Kept::Incomplete) => return None,
+                    Err(error) => {
+                        tracing::debug!(?error, "stream of events ended");
+                        return None;
+                    }
+                }
             }
             if self.unsent.is_empty() {
                 tokio::select! {
@@ -212,14 +217,14 @@ impl OpenStream {
         (kept == Kept::Complete).then_some(())
     }
 
-    async fn read(&mut self, now: Instant) -> Result<(), Error> {
+    async fn read(&mut self, now: Instant) -> Result<Kept, Error> {
         let _turn = self.app.streams_of_team.wait_turn(self.whose.team_of_caller).await?;
         let teams = self.whose.teams.as_deref();
         let read = events::read_events(&self.app.pools.reads, self.position, teams, AT_ONCE).await?;
         self.position = read.through;
         self.unsent.extend(read.events.into_iter().filter_map(to_sse));
         self.reads_at = if read.may_be_more { now } else { now + READ_EVERY };
-        Ok(())
+        Ok(read.kept)
     }
 }
 

@@ -119,7 +119,7 @@ async fn remove_occurrences(db: &mut PgConnection, workflows: &[i64]) -> sqlx::R
 }
 
 async fn remove_tombstones(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Result<u64> {
-    let removed = sqlx::query!(
+    let removed = sqlx::query_scalar!(
         r#"
         -- remove_tombstones: of workflows without rows, and of those that were put back, whose runs are listed again.
         -- Subqueries of one row, because joins could read all runs. The highest id stays known, because the publisher
@@ -131,16 +131,18 @@ async fn remove_tombstones(db: &mut PgConnection, workflows: &[i64]) -> sqlx::Re
                     OR (SELECT TRUE FROM runs r WHERE r.workflow_id = d.workflow_id LIMIT 1) IS NULL
                        AND (SELECT TRUE FROM occurrences o WHERE o.workflow_id = d.workflow_id LIMIT 1) IS NULL)
             RETURNING d.workflow_id
+        ), known AS (
+            UPDATE database_identity
+               SET pruned_workflow_id = (SELECT max(workflow_id) FROM removed)
+             WHERE pruned_workflow_id < (SELECT max(workflow_id) FROM removed)
         )
-        UPDATE database_identity
-           SET pruned_workflow_id = (SELECT max(workflow_id) FROM removed)
-         WHERE pruned_workflow_id < (SELECT max(workflow_id) FROM removed)
+        SELECT count(*) AS "removed!" FROM removed
         "#,
         workflows,
     )
-    .execute(db)
+    .fetch_one(db)
     .await?;
-    Ok(removed.rows_affected())
+    Ok(removed.unsigned_abs())
 }
 
 /// Removes backfills that ended before the kept runs, and whose runs are removed.
