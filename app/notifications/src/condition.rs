@@ -11,8 +11,7 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::CONDITIONS_JOB;
-use crate::failures::{Part, skip_failed};
+use crate::failures::{CONDITIONS_JOB, Part, skip_failed};
 
 /// How many runs of a team that have not ended one pass checks for late ones; the next pass continues behind them.
 const RUNS: i64 = 5_000;

@@ -1,6 +1,12 @@
-//! Step 7 of 7: a team or channel whose statements fail delays no other one.
+//! Step 7 of 7: the jobs of notifications, of which a team or channel whose statements fail delays no other one.
 //!
 //! A pass logs the failure, goes on with all others and counts it, so that its turn fails and `GET /jobs` shows it.
+
+/// Name of the job in the table `jobs` that routes, collects and delivers.
+pub const JOB: &str = "notifications";
+
+/// Name of the job that finds conditions that last too long.
+pub const CONDITIONS_JOB: &str = "conditions";
 
 /// What a pass could not process.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::JOB;
 use crate::channel::{Channel, lock_channel};
-use crate::failures::{Part, skip_failed};
+use crate::failures::{JOB, Part, skip_failed};
 use crate::team_limits::may_send_mail;
 
 /// How many channels with events one statement lists.

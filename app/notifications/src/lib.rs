@@ -28,8 +28,4 @@ pub mod rule;
 pub mod team_limits;
 pub mod text;
 
-/// Name of the job in the table `jobs` that routes, collects and delivers.
-pub const JOB: &str = "notifications";
-
-/// Name of the job that finds conditions that last too long.
-pub const CONDITIONS_JOB: &str = "conditions";
+pub use failures::{CONDITIONS_JOB, JOB};

@@ -4,8 +4,7 @@
 
 use db::{PgConnection, PgPool};
 
-use crate::JOB;
-use crate::failures::{Part, skip_failed};
+use crate::failures::{JOB, Part, skip_failed};
 
 /// How many notifications of a team one round routes, in one statement.
 const BATCH: i64 = 500;

@@ -29,7 +29,7 @@ const ALL_DAYS: [(&str, &str); 13] = [
     ("runs abandoned in the last hour", "a gauge: the indexes of abandoned runs are almost empty"),
     ("delay of the fires of a workflow", "on request: a time of any age may have run in the span"),
     (
-        "notify of workflows without success",
+        "notify of workflows of a team without success",
         "a job, once a minute: each rule has a span of its own, by which it leaves days out",
     ),
     ("end the condition of workflows", "the same"),
