@@ -350,7 +350,7 @@ async fn stopped_runs_wait_for_no_executor() {
         .unwrap();
     assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "also one of their team");
     sqlx::query(ACCEPTED).bind(workflow.0).bind("manual").execute(&world.pool).await.unwrap();
-    world.skip(MINUTE * 5).await;
+    world.skip(MINUTE * 15).await;
     let waiting = figure(&ticker.tick().await.1, "RunsWaitingSeconds");
     assert!((300.0..600.0).contains(&waiting), "a freeze stops no manual run: {waiting}");
 
@@ -365,7 +365,7 @@ async fn stopped_runs_wait_for_no_executor() {
     world.team = sqlx::query_scalar(team).fetch_one(&world.pool).await.unwrap();
     let theirs = world.create("0 9 * * *", "UTC").await;
     sqlx::query(ACCEPTED).bind(theirs.0).bind("schedule").execute(&world.pool).await.unwrap();
-    world.skip(MINUTE * 3).await;
+    world.skip(MINUTE * 18).await;
     let waiting = figure(&ticker.tick().await.1, "RunsWaitingSeconds");
     assert!((180.0..300.0).contains(&waiting), "another team is not hidden: {waiting}");
 
