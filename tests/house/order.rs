@@ -320,7 +320,7 @@ static HOUSES: [House; 27] = [
             ("stories", "canaille publisher_process story"),
             ("servers", "collector moto runtime"),
             ("figures", "measure"),
-            ("client", "api metric_names statements timeout visitor"),
+            ("client", "api metric_names port statements timeout visitor"),
         ],
     },
 ];

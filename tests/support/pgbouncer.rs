@@ -9,8 +9,8 @@ use local::postgres::{Folder, Login};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use crate::PATIENCE;
-use crate::story::{find_kept_port, host_of};
+use crate::story::host_of;
+use crate::{PATIENCE, find_kept_port};
 
 /// A running pgbouncer; dropping it stops it.
 pub struct PgBouncer {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use crate::Api;
+use crate::{Api, find_kept_port};
 
 /// A stack. [`Story::end`] asserts that nothing is left open.
 pub struct Story(Stack);
@@ -298,18 +298,6 @@ impl Way {
         let listener = app::bind_listener(self.address).unwrap_or_else(|error| panic!("the port is gone: {error}"));
         self.passing = Some(tokio::spawn(pass(listener, self.target.clone(), self.silence.clone())));
     }
-}
-
-/// Returns a free port that stays free while nothing listens on it: connections get theirs from a higher range.
-///
-/// # Panics
-/// Panics if no port is free.
-pub fn find_kept_port() -> u16 {
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap_or_default();
-    let mut candidates = std::iter::repeat_with(|| first + TAKEN.fetch_add(1, Ordering::Relaxed));
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    candidates.find(is_free).unwrap_or_else(|| panic!("no port is free"))
 }
 
 /// An action whose every run fails: nothing listens at its address.

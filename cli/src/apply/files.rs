@@ -52,9 +52,11 @@ pub(super) fn read_files(named: &[PathBuf]) -> anyhow::Result<Option<Files>> {
             Ok(Manifest { owner, team, entries }) if entries.is_empty() => {
                 files.empty.push(EmptyFile { file: name, owner, team });
             }
-            Ok(Manifest { owner, entries, .. }) => files.entries.extend(
-                entries.into_iter().map(|entry| FileEntry { file: name.clone(), owner: owner.clone(), entry }),
-            ),
+            Ok(Manifest { owner, entries, .. }) => files.entries.extend(entries.into_iter().map(|entry| FileEntry {
+                file: name.clone(),
+                owner: owner.clone(),
+                entry,
+            })),
             Err(complaints) => {
                 is_wrong = true;
                 complaints.iter().for_each(|complaint| print_error(&format!("{name}:{complaint}")));
