@@ -133,6 +133,33 @@ async fn a_new_origin_requires_the_headers_again() {
     s.end().await;
 }
 
+/// serde_json reads an object that begins with this name as the text of another one. The first patch hid a new origin from the
+/// check above; the second one made a row that nothing could read, and lists showed the inputs of such a row as they are stored.
+#[tokio::test]
+async fn no_patch_hides_another_document() {
+    let s = Story::today().await;
+    let action = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8009/a"});
+    let made = json!({"name": "w", "cron_schedule": "0 9 * * *", "action": action,
+                      "starting_inputs": {"pin": {"secret": "canary-input"}}});
+    let path = format!("/api/v1/workflows/{}", s.editor().post("/api/v1/workflows", &made).await.expect(201).id());
+    // A value in memory begins with `!x`, until the patch is merged and removes it.
+    let other = json!({"type": "http", "method": "POST", "url": "http://127.0.0.1:8010/a"}).to_string();
+    let hidden = json!({"action": {"!x": null, "type": null, "method": null, "url": null,
+                                   "$serde_json::private::RawValue": other}});
+    s.editor().merge_patch(&path, &hidden).await.refused(400, "invalid_field", Some("action"));
+    // Postgres returns the shorter name first, and a change of due times is not read back.
+    let unreadable = json!({"cron_schedule": "1 9 * * *",
+                            "starting_inputs": {"x": {"!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!": 1, "$serde_json::private::RawValue": "x"}}});
+    s.editor().merge_patch(&path, &unreadable).await.refused(400, "invalid_field", Some("starting_inputs.x"));
+    let stored = s.editor().get(&path).await.expect(200).json;
+    assert_eq!(stored["action"]["url"], action["url"]);
+    // By whichever way such a document came into the database.
+    s.execute("UPDATE workflows SET starting_inputs = starting_inputs || '{\"a\": 1e400}'").await;
+    let listed = s.editor().get("/api/v1/workflows").await.expect(200).text;
+    assert!(!listed.contains("canary-input"), "{listed}");
+    s.end_early().await;
+}
+
 /// Views show a marked value as null, so a client that sends a view back must not empty it.
 #[tokio::test]
 async fn marked_values_are_not_written_as_null() {

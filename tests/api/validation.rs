@@ -81,6 +81,12 @@ fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
         (json!({"starting_inputs": {"a": vec![1; 10_000]}}), "invalid_field", "starting_inputs"),
         (json!({"starting_inputs": {"a": {"b": "\u{0}"}}}), "invalid_field", "starting_inputs.a.b"),
         (json!({"starting_inputs": {"a": nested(32)}}), "invalid_field", "starting_inputs"),
+        (
+            json!({"starting_inputs": {"a": {"$serde_json::private::RawValue": "1"}}}),
+            "invalid_field",
+            "starting_inputs.a",
+        ),
+        (http(json!({"body": [{"$serde_json::private::RawValue": "1"}]})), "invalid_field", "action.body[0]"),
         (json!({"starts_at": "tomorrow"}), "invalid_field", "starts_at"),
         (json!({"starts_at": "0001-01-01T00:00:00Z"}), "invalid_field", "starts_at"),
         (json!({"ends_at": 1_700_000_000}), "invalid_field", "ends_at"),

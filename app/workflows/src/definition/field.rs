@@ -122,6 +122,9 @@ const MOST_VALUES: usize = 10_000;
 const MOST_DIGITS: u32 = 100_000;
 /// How deep a document may be nested. Lists and the audit log nest it deeper, and parsers of clients read 127.
 const DEEPEST_DOCUMENT: usize = 32;
+/// serde_json reads an object that begins with this name as the text of another document. Which name an object begins with differs
+/// between the body of a request, a value in memory and Postgres, so each of them would be another document.
+pub const RAW_NAME: &str = "$serde_json::private::RawValue";
 /// An ordinary number has no more digits than its text.
 const ORDINARY_DIGITS: u32 = 20;
 
@@ -136,14 +139,17 @@ pub fn check_inputs(field: &str, inputs: &Map<String, Value>) -> Result<(), Fiel
 }
 
 /// Refuses a document that would be much larger in memory, or as Postgres returns it, than as it was sent, and one that the
-/// parser of a client would refuse inside of an answer.
+/// parser of a client, or of this program, would refuse inside of an answer.
 ///
 /// # Errors
-/// Fails for a document that is nested too deep, and for too many values or digits.
+/// Fails for a document that is nested too deep, for too many values or digits, and for [`RAW_NAME`].
 pub fn check_extent(field: &str, document: &Value) -> Result<(), FieldError> {
     if count_depth(document) > DEEPEST_DOCUMENT {
         let detail = format!("{field} must have at most {DEEPEST_DOCUMENT} arrays and objects inside of each other");
         return Err(FieldError::invalid(field, detail));
+    }
+    if has_raw_name(document) {
+        return Err(FieldError::invalid(field, format!("{field} must not have the name {RAW_NAME}")));
     }
     if count_values(std::iter::once(document)) > MOST_VALUES + 1 {
         return Err(FieldError::invalid(field, format!("{field} must have at most {MOST_VALUES} values")));
@@ -164,6 +170,14 @@ fn count_depth(document: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(count_depth).max().unwrap_or(0),
         Value::Object(members) => 1 + members.values().map(count_depth).max().unwrap_or(0),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+fn has_raw_name(document: &Value) -> bool {
+    match document {
+        Value::Array(items) => items.iter().any(has_raw_name),
+        Value::Object(members) => members.iter().any(|(name, member)| name == RAW_NAME || has_raw_name(member)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -307,6 +321,16 @@ mod tests {
         let error = check_inputs("inputs", &inputs(DEEPEST_DOCUMENT)).unwrap_err();
         let detail = "inputs must have at most 32 arrays and objects inside of each other";
         assert_eq!((error.code, error.field.as_str(), error.detail.as_str()), ("invalid_field", "inputs", detail));
+    }
+
+    /// It fails if another version of serde_json has another name.
+    #[test]
+    fn no_document_has_the_name_of_the_parser() {
+        let read = |text: &str| serde_json::from_str::<Value>(text);
+        assert_eq!(read(&format!(r#"{{"{RAW_NAME}": "[1]"}}"#)).unwrap(), serde_json::json!([1]));
+        let inputs = read(&format!(r#"{{"a": [{{"!": 1, "{RAW_NAME}": "x"}}]}}"#)).unwrap();
+        let error = check_inputs("inputs", inputs.as_object().unwrap()).unwrap_err();
+        assert_eq!((error.code, error.field.as_str()), ("invalid_field", "inputs"));
     }
 
     #[test]

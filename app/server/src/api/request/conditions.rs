@@ -66,8 +66,8 @@ fn read_tags(headers: &HeaderMap, name: HeaderName) -> Sent {
 /// Refuses a write with a condition that it does not evaluate.
 ///
 /// # Errors
-/// Returns 412 for `If-None-Match: *`, because all other writes are about what exists, and 400 for a header that says more
-/// than the write understands.
+/// Returns 412 for `If-None-Match: *`, because the target of every other write exists, be it a list, and 400 for a header that
+/// says more than the write understands.
 pub(super) fn refuse_unevaluated(headers: &HeaderMap, evaluated: Conditions) -> Result<(), Error> {
     let unknown = |header: &str, detail: &str| -> Error { FieldError::new("unknown_field", header, detail).into() };
     if read_tags(headers, header::IF_MATCH) == Sent::Tags && !evaluated.has_version() {
@@ -77,7 +77,9 @@ pub(super) fn refuse_unevaluated(headers: &HeaderMap, evaluated: Conditions) -> 
     match read_tags(headers, header::IF_NONE_MATCH) {
         Sent::Nothing => Ok(()),
         Sent::Any if evaluated.has_existence() => Ok(()),
-        Sent::Any => Err(refuse("this write is about what exists already: send it without If-None-Match")),
+        Sent::Any => {
+            Err(refuse("only a PUT that may create its object evaluates If-None-Match: send this write without it"))
+        }
         Sent::Tags => {
             Err(unknown("If-None-Match", "a write compares no tags with If-None-Match: send * or leave it out"))
         }

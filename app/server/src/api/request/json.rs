@@ -11,7 +11,8 @@ use super::error::Error;
 /// Parses the body of a client.
 ///
 /// # Errors
-/// Returns 400 with the field. A name that an object has twice is one, at any depth.
+/// Returns 400 with the field. A name that an object has twice is one, at any depth, and so is an object with
+/// [`field::RAW_NAME`], which the second reader would replace by another document.
 pub(super) fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let DistinctValue(body) = parse_json(bytes)?;
     match body {
@@ -100,6 +101,9 @@ impl<'de> Visitor<'de> for DistinctNames {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut distinct = Map::new();
         while let Some(name) = members.next_key::<String>()? {
+            if name == field::RAW_NAME {
+                return Err(A::Error::custom(format!("the name {name} is reserved")));
+            }
             if distinct.contains_key(&name) {
                 return Err(A::Error::custom(format!("duplicate field `{name}`")));
             }
@@ -120,5 +124,17 @@ mod tests {
         let body = r#"{"a": [null, true, -1, 18446744073709551615, 1.5, 1e300, "x\u0000é"], "b": {"a": {}, "c": []}}"#;
         let expected: Value = serde_json::from_str(body).unwrap();
         assert_eq!(parse_body::<Value>(body.as_bytes()).unwrap(), expected);
+    }
+
+    /// Wherever it is in an object, and however it is written.
+    #[test]
+    fn bodies_hide_no_other_document() {
+        for object in [
+            r#"{"$serde_json::private::RawValue": "{}"}"#,
+            r#"{"a": [{"!": 1, "$serde_json::private::RawValue": "{}"}]}"#,
+            r#"{"a": {"\u0024serde_json::private::RawValue": "{}"}}"#,
+        ] {
+            assert!(parse_body::<Value>(object.as_bytes()).is_err(), "{object}");
+        }
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn view_listed(
     let ListedWorkflow { workflow, sync, starting_inputs, starting_inputs_bytes, action_bytes } = listed;
     WorkflowView {
         action_bytes,
-        starting_inputs: starting_inputs.map(redaction::redact_text).and_then(RawJson::of_text),
+        starting_inputs: starting_inputs.and_then(redaction::redact_text).and_then(RawJson::of_text),
         starting_inputs_bytes,
         ..add_results(view_workflow((workflow, sync), audience, now), results)
     }
