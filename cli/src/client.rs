@@ -332,20 +332,20 @@ impl Client {
 
     /// How long to wait before the request is repeated; `None` if it is not.
     ///
-    /// A read, and a write with an idempotency key, are executed once however often they arrive. During a deployment an
-    /// instance goes away under a command that waits; a wrong address gives its error at once.
+    /// A read, and a write with an idempotency key, are executed once however often they arrive. An edit without one is
+    /// repeated only if it was not begun: no connection was opened, or a limit refused it. During a deployment an instance
+    /// goes away under a command that waits; a wrong address gives its error at once.
     fn pause_before_repeat(
         &self,
         request: &Request,
         tried: &reqwest::Result<Answer>,
         pauses: &mut Pauses,
     ) -> Option<Duration> {
-        if request.method() != Method::GET && !request.headers().contains_key(IDEMPOTENCY_KEY) {
-            return None;
-        }
+        let is_harmless = request.method() == Method::GET || request.headers().contains_key(IDEMPOTENCY_KEY);
         match tried {
             Err(error) if error.is_connect() => self.has_answered.load(Ordering::Relaxed).then(|| pauses.next()),
-            Err(_) => Some(pauses.next()),
+            Err(_) => is_harmless.then(|| pauses.next()),
+            Ok(answer) if !is_harmless && answer.status != StatusCode::TOO_MANY_REQUESTS => None,
             // A `Retry-After` of 0 must not become a loop without a pause.
             Ok(answer) => answer.asks_for_repeat().then(|| pauses.next().max(answer.retry_after().unwrap_or_default())),
         }
@@ -528,16 +528,36 @@ mod tests {
         }
     }
 
-    #[test]
-    fn answers_ask_for_a_repeat() {
-        let answer = |status: StatusCode, code: Option<&str>, retry_after: Option<&'static str>| Answer {
+    fn answer(status: StatusCode, code: Option<&str>, retry_after: Option<&'static str>) -> Answer {
+        Answer {
             status,
             headers: retry_after
                 .map(|secs| (header::RETRY_AFTER, HeaderValue::from_static(secs)))
                 .into_iter()
                 .collect(),
             text: code.map(|code| serde_json::json!({ "code": code }).to_string()).unwrap_or_default(),
-        };
+        }
+    }
+
+    /// A limit has refused it before anything changed; of any other answer this is not known.
+    #[test]
+    fn an_edit_is_repeated_only_if_it_was_not_begun() {
+        let client = Client::with_header("http://127.0.0.1:9", KEY_HEADER, "key").unwrap();
+        let edit = client.write_request(Method::POST, "/workflows/7:pause", &[], &Value::Null).unwrap();
+        let edit = edit.build().unwrap();
+        let is_repeated = |answer| client.pause_before_repeat(&edit, &Ok(answer), &mut Pauses::default()).is_some();
+        assert!(is_repeated(answer(StatusCode::TOO_MANY_REQUESTS, Some("rate_limited"), Some("1"))));
+        for (status, code) in [
+            (StatusCode::SERVICE_UNAVAILABLE, Some("database_unavailable")),
+            (StatusCode::REQUEST_TIMEOUT, Some("request_timeout")),
+            (StatusCode::BAD_GATEWAY, None),
+        ] {
+            assert!(!is_repeated(answer(status, code, Some("1"))), "{status}");
+        }
+    }
+
+    #[test]
+    fn answers_ask_for_a_repeat() {
         let timeout = answer(StatusCode::REQUEST_TIMEOUT, Some("request_timeout"), None);
         assert!(timeout.asks_for_repeat(), "the app goes on with the write");
         assert!(answer(StatusCode::BAD_GATEWAY, None, None).asks_for_repeat());

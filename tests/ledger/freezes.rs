@@ -179,6 +179,27 @@ async fn an_early_fire_does_not_expire_before_its_time() {
     }
 }
 
+/// The same of one that is queued, here because a manual run needed its slot.
+#[tokio::test]
+async fn an_early_fire_that_is_queued_does_not_expire_before_its_time() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_window_secs": 60})).await;
+    freeze(&s, json!({"reason": "ends", "until": "2026-03-02T09:00:00Z"})).await;
+    s.now_is("2026-03-02T08:56:00Z").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    ended(&s, wf).await;
+    let states = "SELECT string_agg(trigger || ' ' || state, ', ' ORDER BY trigger) FROM runs";
+    assert_eq!(s.table(states).await, "manual succeeded, schedule queued");
+    s.now_is("2026-03-02T08:59:00Z").await;
+    assert_eq!(s.job("queue").await, Did::Nothing, "its time has not come");
+    s.now_is("2026-03-02T09:00:10Z").await;
+    s.job("queue").await;
+    claimed(&s, wf).await;
+    assert_eq!(s.table(states).await, "manual succeeded, schedule running");
+    s.end_early().await;
+}
+
 /// Until the commit of a lift, fires are decided by the freeze. So its end is not the time of the request.
 #[tokio::test]
 async fn a_lift_that_waits_ends_the_freeze_later() {
@@ -304,20 +325,48 @@ async fn a_waiting_manual_run_gets_the_slot_of_a_frozen_run() {
 }
 
 /// A backfill does not advance in a freeze: one that waits gets no slot that the freeze holds, and none that is freed for
-/// what a person requests.
+/// what a person requests, also after its end. So the run that the freeze holds does not wait for it afterwards.
 #[tokio::test]
 async fn a_waiting_backfill_gets_no_slot_of_a_frozen_run() {
     let s = story_without_executor("2026-03-02T09:00:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(start_run(&s, wf, Trigger::Schedule, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T03:00:00Z").await, "queued");
-    freeze(&s, json!({"reason": "incident"})).await;
+    let frozen = freeze(&s, json!({"reason": "incident"})).await;
     assert_eq!(s.job("queue").await, Did::Nothing);
     let states = "SELECT string_agg(trigger || ' ' || state, ', ' ORDER BY trigger) FROM runs";
     assert_eq!(s.table(states).await, "backfill queued, schedule accepted");
-    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    let fired = s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202).json;
     assert_eq!(s.table(states).await, "backfill queued, manual accepted, schedule queued");
     assert_eq!(s.job("queue").await, Did::Nothing);
+    ended(&s, wf).await;
+    assert_eq!(s.job("queue").await, Did::Nothing);
+    assert_eq!(s.table(states).await, "backfill queued, manual succeeded, schedule queued");
+    let retry = format!("/api/v1/runs/{}:retry", fired["run_id"].as_str().unwrap());
+    s.editor().post_empty(&retry).await.expect(202);
+    assert_eq!(s.table(states).await, "backfill queued, manual succeeded, retry accepted, schedule queued");
+    ended(&s, wf).await;
+    lift(&s, &frozen).await;
+    s.job("queue").await;
+    assert_eq!(s.table(states).await, "backfill queued, manual succeeded, retry succeeded, schedule accepted");
+    s.end_early().await;
+}
+
+/// A retry gets the slot of a run that the freeze holds, also if a backfill has waited for longer.
+#[tokio::test]
+async fn a_retry_in_a_freeze_comes_before_a_waiting_backfill() {
+    let s = story_without_executor("2026-03-02T08:59:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    let fired = s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202).json;
+    ended(&s, wf).await;
+    s.now_is("2026-03-02T09:00:00Z").await;
+    assert_eq!(start_run(&s, wf, Trigger::Schedule, "2026-03-02T09:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T03:00:00Z").await, "queued");
+    freeze(&s, json!({"reason": "incident"})).await;
+    let retry = format!("/api/v1/runs/{}:retry", fired["run_id"].as_str().unwrap());
+    s.editor().post_empty(&retry).await.expect(202);
+    let states = "SELECT string_agg(trigger || ' ' || state, ', ' ORDER BY trigger) FROM runs";
+    assert_eq!(s.table(states).await, "backfill queued, manual succeeded, retry accepted, schedule queued");
     s.end_early().await;
 }
 

@@ -2,10 +2,13 @@
 
 use std::process::Stdio;
 
+use app::schedules_file::load_schedules;
 use serde_json::{Value, json};
 use tests::{PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+
+use crate::catch_up::watchdog_races::WAITING;
 
 const TWO: &str = r#"
 workflows:
@@ -88,6 +91,25 @@ async fn named(s: &Story, name: &str) -> Vec<Value> {
     let listed = s.editor().get("/api/v1/workflows?archived=true&limit=200").await.expect(200);
     let items = listed.json["items"].as_array().unwrap().clone();
     items.into_iter().filter(|workflow| workflow["name"] == name).collect()
+}
+
+/// Another instance loads the same file. A time that passes meanwhile is not due, so the watchdog does not run it late.
+#[tokio::test]
+async fn workflows_begin_when_the_load_has_its_turn() {
+    let s = Story::at("2026-03-02T08:59:58Z").await;
+    let file = Definitions::new(TWO);
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::query("SELECT FROM teams FOR NO KEY UPDATE").execute(&mut *holder).await.unwrap();
+    let release = async {
+        s.until(WAITING, 1).await;
+        s.now_is("2026-03-02T09:00:03Z").await;
+        holder.rollback().await.unwrap();
+    };
+    let (loaded, ()) = tokio::join!(load_schedules(s.app(), &file.0), release);
+    assert_eq!(loaded.unwrap().created, 2);
+    let begun = "SELECT count(*) FROM schedule_versions WHERE valid_from = '2026-03-02T09:00:03Z'";
+    assert_eq!(s.count(begun).await, 2);
+    s.end().await;
 }
 
 /// An instance that cannot start because of another setting changes no workflow.

@@ -135,6 +135,9 @@ async fn apply(
         return Err(Stopped::Wrong(complaints));
     }
     let mut loaded = Loaded::default();
+    // What changes does so now, not when the load began to wait for the teams and to read: else a time that passed meanwhile
+    // would be due, and run late.
+    let edit = &Edit { now: app.clock.now(), ..edit.clone() };
     // There are as many, because there is no complaint.
     for (plan, Definition { paused, .. }) in plans.into_iter().zip(wanted) {
         match plan {

@@ -15,8 +15,10 @@ use crate::runs::{RunState, Trigger};
 pub(crate) enum Automatic {
     /// Each as soon as it has a slot.
     MayStart,
-    /// None, because the workflow is paused or its team is frozen. Those that are queued count for no slot.
-    Held,
+    /// None, because the workflow is paused. Those that are queued count for no slot.
+    Paused,
+    /// None, because its team is frozen; nor do backfills start that wait for a slot. None of both counts for a slot.
+    Frozen,
 }
 
 /// Whether the automatic runs of a workflow, which the caller has locked, may start now.
@@ -29,11 +31,11 @@ pub(crate) async fn read_automatic(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Automatic> {
     if workflow.state == State::Paused {
-        return Ok(Automatic::Held);
+        return Ok(Automatic::Paused);
     }
     let freezes = read_freezes(tx, now, now).await?;
     Ok(match freezes.reason_over(workflow.team_id, now, now) {
-        Some(_) => Automatic::Held,
+        Some(_) => Automatic::Frozen,
         None => Automatic::MayStart,
     })
 }
@@ -126,7 +128,7 @@ pub(crate) fn slot_limit(policies: &Policies) -> i64 {
     }
 }
 
-/// Counts the runs that have not ended, except queued automatic runs that are held.
+/// Counts the runs that have not ended, except queued ones that a pause or a freeze holds.
 pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow, automatic: Automatic) -> sqlx::Result<Load> {
     sqlx::query_as!(
         Load,
@@ -143,10 +145,12 @@ pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow, automa
                        run_never_started(attempt, handed_over, cut_off) AS never_started
                   FROM runs
                  WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')
-                   AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))) r
+                   AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))
+                   AND NOT ($3 AND state = 'queued' AND trigger = 'backfill')) r
         "#,
         workflow.id.0,
-        automatic == Automatic::Held,
+        automatic != Automatic::MayStart,
+        automatic == Automatic::Frozen,
     )
     .fetch_one(tx)
     .await

@@ -86,17 +86,19 @@ async fn list_first(
     sqlx::query_as!(
         Waiting,
         r#"
-        -- the first runs that wait: live before deferred; in a pause or a freeze only manual runs, retries and backfills
+        -- the first runs that wait: live before deferred; in a pause only manual runs, retries and backfills, in a freeze no backfill
         SELECT id, trigger AS "trigger: Trigger"
           FROM runs
          WHERE workflow_id = $1 AND state = 'queued'
            AND ($2 OR trigger NOT IN ('schedule', 'catch_up'))
+           AND NOT ($4 AND trigger = 'backfill')
          ORDER BY trigger NOT IN ('schedule', 'manual'), created_on, id
          LIMIT $3
         "#,
         workflow.0,
         automatic == Automatic::MayStart,
         most,
+        automatic == Automatic::Frozen,
     )
     .fetch_all(tx)
     .await

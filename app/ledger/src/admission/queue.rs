@@ -201,7 +201,7 @@ async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTim
     }
     let automatic = load::read_automatic(tx, workflow, now).await?;
     let deferred = match automatic {
-        Automatic::Held => defer_held(tx, workflow).await?,
+        Automatic::Paused | Automatic::Frozen => defer_held(tx, workflow).await?,
         Automatic::MayStart => 0,
     };
     let abandoned = expire(tx, workflow, automatic, now).await?;
@@ -294,14 +294,16 @@ async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<
         -- lock expired runs, but not a run that is being claimed; a manual run, a retry or a backfill does not expire.
         -- A pause may have queued an accepted run again: between two tries it waits until the workflow is resumed, and
         -- it never expires before the start that its spread gave it. A queued run has a minute more, because a pause that
-        -- ends in time gives it a slot only at the next turn of the job
+        -- ends in time gives it a slot only at the next turn of the job; and its wait does not count before its time, which
+        -- a fire may precede by some minutes
         SELECT id, state = 'queued' AS "is_queued!", COALESCE(handed_over_until < $2, FALSE) AS "is_handed_over!"
           FROM runs
          WHERE workflow_id = $1 AND state IN ('accepted', 'queued')
            AND (handed_over_until < $2
                 OR trigger IN ('schedule', 'catch_up') AND run_never_started(attempt, handed_over, cut_off)
                    AND (state = 'queued'
-                        AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer) + 60)
+                        AND GREATEST(created_on, scheduled_time)
+                            < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer) + 60)
                         OR state = 'accepted' AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2))
            FOR UPDATE SKIP LOCKED
         "#,
@@ -368,7 +370,7 @@ async fn workflows_with_live_runs(
                    ELSE l.busy < p.slots
                         AND (q.live > 0
                              OR q.first_made_up IS NOT NULL AND l.made_up = 0
-                             OR w.overlap_policy = 'concurrent' AND l.first_backfill <= q.first_made_up)
+                             OR w.overlap_policy = 'concurrent' AND b.first <= q.first_made_up)
                END
                OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs) + 60)
                OR l.oldest_accepted < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
@@ -380,9 +382,10 @@ async fn workflows_with_live_runs(
          CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots,
                                     w.state = 'paused' AND (w.pause_until IS NULL OR w.pause_until > $2) AS is_paused,
                                     EXISTS (SELECT FROM frozen f WHERE f.team_id IS NULL OR f.team_id = w.team_id) AS is_frozen) p
-               -- what may get a slot: in a pause or a freeze only manual runs, retries and backfills
+               -- what may get a slot: in a pause only manual runs, retries and backfills, in a freeze no backfill
+         CROSS JOIN LATERAL (SELECT CASE WHEN p.is_paused OR NOT p.is_frozen THEN l.first_backfill END AS first) b
          CROSS JOIN LATERAL (SELECT CASE WHEN p.is_paused OR p.is_frozen THEN l.waiting_manual ELSE l.waiting_live END AS live,
-                                    LEAST(l.first_backfill, l.first_retry,
+                                    LEAST(b.first, l.first_retry,
                                           CASE WHEN NOT (p.is_paused OR p.is_frozen) THEN l.first_catch_up END) AS first_made_up) q
          ORDER BY l.workflow_id
         "#,

@@ -99,7 +99,7 @@ pub async fn decide_admission(
     // A freeze may hold the runs of very many workflows, so they are queued only if this run needs their slot.
     let needs_slot =
         workflow.state == State::Paused || load.evaluate(&workflow.spec.policies, trigger) != Verdict::Start;
-    if automatic == Automatic::Held && needs_slot && defer_automatic_runs(tx, workflow.id).await? > 0 {
+    if automatic != Automatic::MayStart && needs_slot && defer_automatic_runs(tx, workflow.id).await? > 0 {
         load = load::read_load(tx, workflow, automatic).await?;
         // The slot is free for this run, not for deferred ones that wait.
         if load.waiting_live() == 0 && load.evaluate(&workflow.spec.policies, trigger) == Verdict::Start {
@@ -128,7 +128,7 @@ async fn read_automatic_for(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Automatic> {
     match (workflow.state, trigger) {
-        (State::Paused, _) => Ok(Automatic::Held),
+        (State::Paused, _) => Ok(Automatic::Paused),
         (_, Trigger::Manual | Trigger::Retry) => load::read_automatic(tx, workflow, now).await,
         (_, Trigger::Schedule | Trigger::CatchUp | Trigger::Backfill) => Ok(Automatic::MayStart),
     }
