@@ -95,20 +95,19 @@ async fn the_docs_page_has_no_inline_code() {
 /// Invented cookies count as unknown keys of their address, and invented links apart: a flood of them reads no database.
 #[tokio::test]
 async fn invented_sessions_are_limited_by_address() {
-    let s = Story::with_app(|config| config.bad_keys_per_min = 3).await;
+    // The next try comes after a minute.
+    let s = Story::with_app(|config| config.bad_keys_per_min = 1).await;
     let stranger = Api::without_key(s.url());
     let page = async |nth: usize| {
         send_request(stranger.request(Method::GET, "/workflows").header("cookie", format!("cronbox=invented-{nth}")))
             .await
     };
-    for nth in 0..3 {
-        let answer = page(nth).await.expect(200);
-        assert!(answer.text.contains("Sign in"), "{nth} is led to the sign-in: {}", answer.text);
-    }
-    assert_eq!(page(3).await.status, 429);
+    let answer = page(0).await.expect(200);
+    assert!(answer.text.contains("Sign in"), "it is led to the sign-in: {}", answer.text);
+    assert_eq!(page(1).await.status, 429);
     assert_eq!(page(0).await.status, 200, "what is known to be invented reads nothing");
     // Links have as many tries of their own.
-    for status in [401, 401, 401, 429] {
+    for status in [401, 429] {
         let link = stranger.request(Method::POST, "/sign-in/link").header("sec-fetch-site", "same-origin");
         let link = link.header("content-type", "application/x-www-form-urlencoded").body("link=invented");
         assert_eq!(send_request(link).await.status, status);

@@ -219,18 +219,22 @@ async fn a_read_passes_over_no_removed_event() {
     s.end().await;
 }
 
-/// More than one removal takes.
+/// A third of more than one removal takes.
 const OLD: &str = "INSERT INTO events (kind, what, created_on)
-    SELECT 'edit', 'old', clock_timestamp() - interval '2 hours' FROM generate_series(1, 210000)";
+    SELECT 'edit', 'old', clock_timestamp() - interval '2 hours' FROM generate_series(1, 70000)";
 
 /// A client that reads pages follows, and opens no stream.
 #[tokio::test]
 async fn a_job_removes_old_events_until_none_is_left() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let cursor = s.editor().get(PATH).await.expect(200).json["next_cursor"].as_str().unwrap().to_owned();
-    s.execute(OLD).await;
+    // In short transactions, because the clients of other stories wait for those that are open.
+    for _ in 0..3 {
+        s.execute(OLD).await;
+    }
     s.create("0 9 * * *", "UTC").await;
-    assert_eq!(s.job("events").await, Did::All("210000 old events removed".to_owned()));
+    // A turn removes all of them, unless it takes half a minute.
+    while let Did::Some(_) = s.job("events").await {}
     assert_eq!(s.count("SELECT count(*) FROM events").await, 1, "the edit is young");
     let refused = s.editor().get(&format!("{PATH}?cursor={cursor}")).await;
     assert_eq!(refused.json["code"], "invalid_cursor", "some of the events after it are removed");
@@ -264,7 +268,7 @@ async fn streams_read_no_event_of_another_team() {
         streams.push(stream);
     }
     let before = s.count(READ).await;
-    s.execute(OF_OTHERS).await;
+    s.execute_long(OF_OTHERS).await;
     s.create("0 9 * * *", "UTC").await;
     for stream in &mut streams {
         assert_eq!(stream.lines(1).await, ["edit create"]);

@@ -426,7 +426,7 @@ async fn many_old_versions_are_removed_in_turns() {
     s.create("0 0 * * *", "UTC").await;
     s.now_is(NOW).await;
     watched_up_to_now(&s).await;
-    s.execute(
+    s.execute_long(
         "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
          SELECT id, 1 + n, '2026-01-02T00:00:00Z'::timestamptz + n * INTERVAL '1 s', '0 0 * * *', 'active'
            FROM workflows, generate_series(1, 205000) AS n",
@@ -479,7 +479,7 @@ async fn a_failing_statement_stops_no_other_prune() {
 async fn no_table_keeps_a_backlog_of_old_rows() {
     let s = story().await;
     s.create("0 0 * * *", "UTC").await;
-    s.execute(
+    s.execute_long(
         "INSERT INTO bulk_operations (id, team_id, verb, state, total, processed, actor, created_on, finished_on)
          SELECT ('019b0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, 'pause', 'finished', 500, 500, 'a',
                 '2026-01-01T00:00:00Z', '2026-01-01T00:10:00Z'

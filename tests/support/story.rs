@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use local::stack::{GROUP, Ground, Publishing, ROLE, RUNNER, Stack, StackOptions};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use sqlx::Row as _;
+use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -174,6 +174,17 @@ impl Story {
     pub async fn execute(&self, statement: &'static str) {
         let done = sqlx::raw_sql(statement).execute(&self.pool).await;
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+
+    /// The same with many rows. A statement of the pool may take 15 s, which is too short for them on a loaded machine; a session of its
+    /// own has no limit.
+    pub async fn execute_long(&self, statement: &'static str) {
+        let done = async {
+            let mut session = PgConnection::connect(&self.owner_dsn()).await?;
+            sqlx::raw_sql(statement).execute(&mut session).await?;
+            session.close().await
+        };
+        done.await.unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
 
     /// Waits until a counting query returns `expected`.

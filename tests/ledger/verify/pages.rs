@@ -82,7 +82,7 @@ async fn proofs_read_no_version_between_minutes() {
     let (mut s, _) = fired().await;
     decided(&s).await;
     // Of those of a millisecond only that of exactly 12:01 is active, and the last one.
-    s.execute(
+    s.execute_long(
         "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
          SELECT id, 1 + n, '2026-02-20T12:00:00.500Z'::timestamptz + n * INTERVAL '1 ms', '* * * * *',
                 CASE WHEN n IN (59500, 100000) THEN 'active' ELSE 'paused' END
