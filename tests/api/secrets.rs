@@ -133,7 +133,7 @@ async fn a_new_origin_requires_the_headers_again() {
     s.end().await;
 }
 
-/// serde_json reads an object that begins with this name as the text of another one. The first patch hid a new origin from the
+/// `serde_json` reads an object that begins with this name as the text of another one. The first patch hid a new origin from the
 /// check above; the second one made a row that nothing could read, and lists showed the inputs of such a row as they are stored.
 #[tokio::test]
 async fn no_patch_hides_another_document() {

@@ -122,8 +122,8 @@ const MOST_VALUES: usize = 10_000;
 const MOST_DIGITS: u32 = 100_000;
 /// How deep a document may be nested. Lists and the audit log nest it deeper, and parsers of clients read 127.
 const DEEPEST_DOCUMENT: usize = 32;
-/// serde_json reads an object that begins with this name as the text of another document. Which name an object begins with differs
-/// between the body of a request, a value in memory and Postgres, so each of them would be another document.
+/// `serde_json` reads an object that begins with this name as the text of another document. Which name an object begins with
+/// differs between the body of a request, a value in memory and Postgres, so each of them would be another document.
 pub const RAW_NAME: &str = "$serde_json::private::RawValue";
 /// An ordinary number has no more digits than its text.
 const ORDINARY_DIGITS: u32 = 20;
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!((error.code, error.field.as_str(), error.detail.as_str()), ("invalid_field", "inputs", detail));
     }
 
-    /// It fails if another version of serde_json has another name.
+    /// It fails if another version of `serde_json` has another name.
     #[test]
     fn no_document_has_the_name_of_the_parser() {
         let read = |text: &str| serde_json::from_str::<Value>(text);
