@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import sys
 import traceback
 import urllib.error
@@ -621,8 +622,14 @@ def pages_are_read_without_scripts(browser):
 
 
 def refused_action():
-    """An action that fails at once: nothing listens on this port, which no other program gets by chance."""
-    return {"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"}
+    """An action that fails at once: nothing listens on its port, which is below those that a program gets by chance."""
+
+    def is_free(port):
+        with socket.socket() as server:
+            return server.connect_ex(("127.0.0.1", port)) != 0
+
+    port = next(filter(is_free, range(12_000, 13_000)))
+    return {"type": "http", "method": "GET", "url": f"http://127.0.0.1:{port}/"}
 
 
 def operations():
