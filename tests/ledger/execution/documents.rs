@@ -9,7 +9,7 @@ use crate::execution::crashes::{every_minute, invoke, next_minute};
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, until_state};
 
-/// An app whose jobs write nothing, and whose leases do not end on a machine that stands still.
+/// An app whose jobs write nothing, and whose leases do not end if the machine is suspended.
 async fn app(s: &Story) -> App {
     App::with(&s.dsn(), &[("CRONBOX_JOBS_ENABLED", "false"), ("CRONBOX_LOST_AFTER_SECS", "3600")]).await
 }
