@@ -10,6 +10,13 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
+/// A lease that does not expire even on a slow machine, so that it lapses only if the story says so.
+pub(crate) const LONG_LEASE: [(&str, &str); 1] = [("CRONBOX_LOST_AFTER_SECS", "3600")];
+
+/// A lease that no heartbeat renews and that does not expire, so that the story can end it.
+pub(crate) const UNRENEWED: [(&str, &str); 2] =
+    [("CRONBOX_LOST_AFTER_SECS", "36000"), ("CRONBOX_HEARTBEAT_MS", "3600000")];
+
 /// An app in its own process.
 pub(crate) struct App {
     child: Child,
@@ -25,7 +32,7 @@ pub(crate) async fn idle() -> Story {
 impl App {
     /// Starts an app that dies or blocks at the point that `fault` names, on the database `dsn`.
     ///
-    /// Its leases are short, so that a story need not wait for minutes.
+    /// Its leases are short, so that a story need not wait for minutes. On a slow machine they may expire at any time.
     pub(crate) async fn start(dsn: &str, fault: Option<&str>) -> Self {
         Self::with(dsn, &fault.map(|fault| ("CRONBOX_FAULT", fault)).into_iter().collect::<Vec<_>>()).await
     }

@@ -8,11 +8,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use crate::catch_up::watchdog_races::WAITING;
-use crate::process::{App, idle};
+use crate::process::{App, LONG_LEASE, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
-
-/// A lease that does not expire even on a slow machine, so that it lapses only if the story says so.
-const LONG_LEASE: [(&str, &str); 1] = [("CRONBOX_LOST_AFTER_SECS", "3600")];
 
 /// A run can be free again while its old attempt still stops. Its process must not execute both at the same time.
 #[tokio::test]

@@ -11,12 +11,16 @@ use tests::{LossyWay, PATIENCE, Story};
 use tokio::net::TcpListener;
 
 use crate::execution::pause_and_archive::claimable;
-use crate::process::{App, idle};
+use crate::process::{App, LONG_LEASE, UNRENEWED, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
 use crate::steps::{fire_on_time, hourly, start_run, story_without_executor, timeline};
 
 /// Longer than any test takes.
-const LONG: [(&str, &str); 1] = [("CRONBOX_SHUTDOWN_DRAIN_SECS", "3600")];
+const LONG: [(&str, &str); 2] = [("CRONBOX_SHUTDOWN_DRAIN_SECS", "3600"), LONG_LEASE[0]];
+
+/// The executor claims only when the API notifies it, so neither a poll nor a job releases a claim whose reply was lost.
+/// Each turn of the jobs `recovery` and `timeouts` would notify it, too.
+const ONLY_NOTIFIED: [(&str, &str); 2] = [("CRONBOX_EXECUTOR_POLL_MS", "3600000"), ("CRONBOX_JOBS_ENABLED", "false")];
 
 async fn recoveries(s: &Story) -> Value {
     s.editor().get("/api/v1/stats").await.expect(200).json["recoveries"].clone()
@@ -46,14 +50,14 @@ async fn shutdown_hands_over_without_a_loss() {
     let hourly = |receiver: &Receiver, on_lost| json!({"action": receiver.action(), "on_lost": on_lost});
     let goes_on = accept(&s, s.create_with(hourly(&retried, "retry")).await).await;
     let cut_off = accept(&s, s.create_with(hourly(&excluded, "abandon")).await).await;
-    let first = App::start(&s.dsn(), None).await;
+    let first = App::with(&s.dsn(), &LONG_LEASE).await;
     retried.until(1).await;
     excluded.until(1).await;
     first.stop().await;
     let ended = run(&s, cut_off).await;
     assert_eq!((&ended["state"], &ended["error"]), (&json!("abandoned"), &json!("cut_off_by_shutdown")));
     assert_eq!(run(&s, goes_on).await["state"], "accepted");
-    let second = App::start(&s.dsn(), None).await;
+    let second = App::with(&s.dsn(), &LONG_LEASE).await;
     retried.let_answer(2);
     assert_eq!(until_state(&s, goes_on, "succeeded").await["attempt"], 2);
     second.stop().await;
@@ -116,7 +120,7 @@ async fn second_signal_hands_over_at_once() {
     app.signal("-INT").await;
     app.ended().await;
     assert_eq!(run(&s, id).await["state"], "accepted");
-    let next = App::start(&s.dsn(), None).await;
+    let next = App::with(&s.dsn(), &LONG_LEASE).await;
     receiver.let_answer(2);
     until_state(&s, id, "succeeded").await;
     assert_eq!((receiver.received().len(), recoveries(&s).await["attempts"].clone()), (2, json!(0)));
@@ -175,9 +179,7 @@ async fn unknown_claim_waits_for_no_drain() {
     let way = LossyWay::to(&s.dsn()).await;
     let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
     let draining = accept(&s, s.create_with(json!({"action": slow.action()})).await).await;
-    // So neither the next poll nor the end of the lease can release it.
-    let settings = [LONG[0], ("CRONBOX_EXECUTOR_POLL_MS", "3600000"), ("CRONBOX_LOST_AFTER_SECS", "3600")];
-    let mut app = App::with(&way.dsn(&s.dsn()), &settings).await;
+    let mut app = App::with(&way.dsn(&s.dsn()), &[&LONG[..], &ONLY_NOTIFIED].concat()).await;
     slow.until(1).await;
     way.lose_rows_of("claim runs");
     let wf = s.create_with(json!({"action": receiver.action()})).await;
@@ -202,12 +204,7 @@ async fn forgotten_attempts_are_no_unknown_claims() {
     let way = LossyWay::to(&s.dsn()).await;
     let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
     let sent = accept(&s, s.create_with(json!({"action": slow.action(), "on_lost": "abandon"})).await).await;
-    let hours = [
-        ("CRONBOX_EXECUTOR_POLL_MS", "3600000"),
-        ("CRONBOX_LOST_AFTER_SECS", "36000"),
-        ("CRONBOX_HEARTBEAT_MS", "3600000"),
-    ];
-    let mut app = App::with(&way.dsn(&s.dsn()), &[&LONG[..], &hours].concat()).await;
+    let mut app = App::with(&way.dsn(&s.dsn()), &[&LONG[..], &UNRENEWED, &ONLY_NOTIFIED].concat()).await;
     slow.until(1).await;
     way.lose_rows_of("claim runs");
     let wf = s.create_with(json!({"action": receiver.action()})).await;
@@ -252,8 +249,7 @@ async fn cut_off_run_names_its_stop_reason() {
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;
     let id = accept(&s, wf).await;
-    let settings = [("CRONBOX_LOST_AFTER_SECS", "36000"), ("CRONBOX_HEARTBEAT_MS", "3600000")];
-    let app = App::with(&s.dsn(), &settings).await;
+    let app = App::with(&s.dsn(), &UNRENEWED).await;
     receiver.until(1).await;
     s.archive(wf).await;
     app.stop().await;
