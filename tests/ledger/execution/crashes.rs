@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Answer, PATIENCE, Story, Way};
 
-use crate::process::{App, idle};
+use crate::process::{App, LONG_LEASE, UNRENEWED, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
 
 /// Sends a request to an app that dies while it handles it.
@@ -61,21 +61,40 @@ pub(crate) fn invoke(app: &App, s: &Story, wf: WorkflowId, time: DateTime<Utc>) 
     app.runner(s).request(reqwest::Method::POST, &path).json(&json!({ "scheduled_time": time }))
 }
 
+/// Waits until the executor of an app offers its slots to fires, because it has made its first claim.
+pub(crate) async fn wait_for_offered_slots(app: &App, s: &Story) {
+    let wf = every_minute(s, &Receiver::kind().await).await;
+    let answer = tests::send_request(invoke(app, s, wf, next_minute(s))).await.expect(202);
+    until_state(s, answer.json["run_id"].as_str().unwrap().parse().unwrap(), "succeeded").await;
+    s.archive(wf).await;
+}
+
+/// Ends the leases of a killed instance.
+async fn end_leases(s: &Story) {
+    s.execute("UPDATE runs SET lease_until = cronbox_now() WHERE state = 'running'").await;
+}
+
 /// The app is killed at each point of the invoke.
 #[tokio::test]
 async fn killed_and_repeated_invokes_make_one_run() {
     let s = idle().await;
-    for (point, committed) in [("I1", false), ("I2", true), ("I3", true)] {
+    for (point, pass, committed) in [("I1", 1, false), ("I2", 2, true), ("I3", 1, true)] {
         let receiver = Receiver::kind().await;
         let wf = every_minute(&s, &receiver).await;
         let time = next_minute(&s);
         // At I3 the run would start beside the kill, and its request might be sent.
         let slots = if point == "I3" { "0" } else { "1000" };
-        let fault = format!("{point}:1:kill");
-        let victim = App::with(&s.dsn(), &[("CRONBOX_FAULT", &fault), ("CRONBOX_EXECUTOR_SLOTS", slots)]).await;
+        let fault = format!("{point}:{pass}:kill");
+        let settings = [("CRONBOX_FAULT", fault.as_str()), ("CRONBOX_EXECUTOR_SLOTS", slots)];
+        let victim = App::with(&s.dsn(), &[&UNRENEWED[..], &settings].concat()).await;
+        if point == "I2" {
+            // Then the fire has a slot until its run is passed on. A run without one could be claimed beside the kill.
+            wait_for_offered_slots(&victim, &s).await;
+        }
         assert!(ask(invoke(&victim, &s, wf, time)).await.is_none(), "{point}: it answered");
         victim.assert_killed(point).await;
-        let next = App::start(&s.dsn(), None).await;
+        end_leases(&s).await;
+        let next = App::with(&s.dsn(), &LONG_LEASE).await;
         let again = ask(invoke(&next, &s, wf, time)).await.unwrap();
         let accepted = again.json["accepted"].as_bool().unwrap();
         assert_eq!((again.status, accepted), if committed { (200, false) } else { (202, true) }, "{point}");
@@ -99,11 +118,14 @@ async fn runs_of_killed_instances_end_once_elsewhere() {
         let receiver = Receiver::kind().await;
         let wf = every_minute(&s, &receiver).await;
         let time = next_minute(&s);
-        let victim = App::start(&s.dsn(), Some(&format!("{point}:1:kill"))).await;
+        let fault = format!("{point}:1:kill");
+        // No lease expires by itself, because on a slow machine that would be one more attempt.
+        let victim = App::with(&s.dsn(), &[&UNRENEWED[..], &[("CRONBOX_FAULT", fault.as_str())]].concat()).await;
         // The app may die before or after it answers.
         ask(invoke(&victim, &s, wf, time)).await;
         victim.assert_killed(point).await;
-        let next = App::start(&s.dsn(), None).await;
+        end_leases(&s).await;
+        let next = App::with(&s.dsn(), &LONG_LEASE).await;
         let listed = s.runs_of(wf).await;
         let id = listed[0]["id"].as_str().unwrap().parse().unwrap();
         let done = until_state(&s, id, "succeeded").await;
@@ -129,9 +151,11 @@ async fn instances_suspended_past_their_lease_change_nothing() {
     let receiver = Receiver::kind().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;
     let id = accept(&s, wf).await;
-    let frozen = App::start(&s.dsn(), Some("I5:1:stop")).await;
+    // Long enough for the first attempt on a slow machine.
+    let lease = [("CRONBOX_LOST_AFTER_SECS", "6"), ("CRONBOX_HEARTBEAT_MS", "250")];
+    let frozen = App::with(&s.dsn(), &[&lease[..], &[("CRONBOX_FAULT", "I5:1:stop")]].concat()).await;
     receiver.until(1).await;
-    let other = App::start(&s.dsn(), None).await;
+    let other = App::with(&s.dsn(), &LONG_LEASE).await;
     let done = until_state(&s, id, "succeeded").await;
     assert_eq!(done["attempt"], 2);
     frozen.signal("-CONT").await;
@@ -153,7 +177,9 @@ async fn attempts_stop_when_renewal_fails() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let wf = s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}})).await;
     let id = accept(&s, wf).await;
-    let cut_off = App::start(&way.dsn(&s.dsn()), None).await;
+    // Long enough that the second attempt does not stop before the shutdown, too.
+    let lease = [("CRONBOX_LOST_AFTER_SECS", "6"), ("CRONBOX_HEARTBEAT_MS", "250")];
+    let cut_off = App::with(&way.dsn(&s.dsn()), &lease).await;
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
     way.cut().await;

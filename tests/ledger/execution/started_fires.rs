@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::{Answer, CountingWay, LossyWay, PATIENCE, Story};
 use uuid::Uuid;
 
-use crate::execution::crashes::{every_minute, invoke, next_minute};
+use crate::execution::crashes::{every_minute, invoke, next_minute, wait_for_offered_slots};
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, run, until_state};
 
@@ -24,9 +24,7 @@ async fn fire(app: &App, s: &Story, wf: WorkflowId) -> Uuid {
 /// An app whose executor offers its slots, because it has made its first claim.
 async fn offering_app(s: &Story, dsn: &str) -> App {
     let app = App::with(dsn, &SETTINGS).await;
-    let wf = every_minute(s, &Receiver::kind().await).await;
-    until_state(s, fire(&app, s, wf).await, "succeeded").await;
-    s.archive(wf).await;
+    wait_for_offered_slots(&app, s).await;
     app
 }
 
@@ -152,7 +150,7 @@ async fn shutdown_hands_over_started_fires() {
     let waits = run(&s, id).await;
     assert_eq!((&waits["state"], &waits["attempt"]), (&json!("accepted"), &json!(1)), "{waits}");
     receiver.let_answer(2);
-    let next = App::start(&s.dsn(), None).await;
+    let next = App::with(&s.dsn(), &SETTINGS).await;
     assert_eq!(until_state(&s, id, "succeeded").await["attempt"], 2);
     assert_eq!(receiver.received().len(), 2);
     next.stop().await;
