@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{CountingWay, Story};
 
-use crate::process::{App, idle};
+use crate::process::{App, LONG_LEASE, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
 
 async fn accept_with(s: &Story, action: serde_json::Value) -> uuid::Uuid {
@@ -19,7 +19,7 @@ async fn outcomes_are_written_in_batches() {
     let long = "x".repeat(2_000);
     let succeeds = accept_with(&s, json!({"type": "log", "message": long})).await;
     let fails = accept_with(&s, failing.action()).await;
-    let app = App::start(&way.dsn(&s.dsn()), None).await;
+    let app = App::with(&way.dsn(&s.dsn()), &LONG_LEASE).await;
     assert_eq!(until_state(&s, succeeds, "succeeded").await["result"]["message"], long);
     assert_eq!(until_state(&s, fails, "failed").await["result"]["status"], 500);
     let complete = "SELECT count(*) FROM runs WHERE finished_on IS NOT NULL AND duration_ms IS NOT NULL
@@ -41,7 +41,7 @@ async fn a_locked_run_delays_no_other_end() {
     let s = idle().await;
     let slow = Receiver::slow().await;
     let (locked, other) = (accept_with(&s, slow.action()).await, accept_with(&s, slow.action()).await);
-    let app = App::start(&s.dsn(), None).await;
+    let app = App::with(&s.dsn(), &LONG_LEASE).await;
     slow.until(2).await;
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(locked).execute(&mut *tx).await.unwrap();
