@@ -1,8 +1,7 @@
 //! Tries: which answers cause another try, after which pause, and how many tries a run has.
 
 use serde_json::{Value, json};
-use tests::Story;
-use tokio::net::TcpListener;
+use tests::{Story, refused_action};
 
 use crate::execution::attempts::cancel;
 use crate::receiver::{NOON, Receiver, accept, until_state};
@@ -87,11 +86,7 @@ async fn refusals_fail_and_busy_receivers_are_retried() {
 #[tokio::test]
 async fn an_unreachable_receiver_is_tried_again() {
     let s = Story::at(NOON).await;
-    let unreachable = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", unreachable.local_addr().unwrap());
-    drop(unreachable);
-    let action = json!({"type": "http", "method": "POST", "url": url});
-    let wf = s.create_with(json!({"action": action, "max_attempts": 2})).await;
+    let wf = s.create_with(json!({"action": refused_action(), "max_attempts": 2})).await;
     let id = accept(&s, wf).await;
     s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1", 1).await;
     s.now_is("2026-03-02T12:01:00Z").await;
