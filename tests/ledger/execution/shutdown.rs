@@ -140,6 +140,8 @@ async fn invoke_is_served_while_attempts_drain() {
     receiver.until(1).await;
     app.signal("-TERM").await;
     app.until_stopping().await;
+    // The app logs the signal before it begins to drain. It writes this row after that.
+    s.until("SELECT count(*) FROM instances WHERE stops", 1).await;
     let time = crate::execution::crashes::next_minute(&s);
     let fire = app.runner(&s).request(Method::POST, &format!("/api/v1/cron/workflows/{wf}:invoke"));
     let answer = tests::send_request(fire.json(&json!({ "scheduled_time": time }))).await.expect(202);
