@@ -12,7 +12,7 @@ use workflows::id::first_id_of;
 use crate::backfills::requests::{ask, finished_backfill, morning, outage};
 use crate::catch_up::watchdog_races::WAITING;
 use crate::database::query_plans::{one_connection, read_of};
-use crate::steps::fire;
+use crate::steps::{fire, session_without_limits};
 
 const NOW: &str = "2026-06-01T00:00:00Z";
 const SETTINGS: Settings = Settings { outbox_days: 7, outbox_failed_days: 30, retention_days: 90, audit_days: 400 };
@@ -183,7 +183,8 @@ async fn prune_removes_a_backlog_in_turns() {
                 SELECT (left($3::text, 24) || lpad(to_hex(n), 12, '0'))::uuid, $1, 'manual', 'succeeded', $2, $2, $2
                   FROM generate_series(1, 20500) AS n";
     let now = s.clock.now();
-    sqlx::query(runs).bind(wf.0).bind(now).bind(first_id_of(now).to_string()).execute(&s.pool).await.unwrap();
+    let mut session = session_without_limits(&s).await;
+    sqlx::query(runs).bind(wf.0).bind(now).bind(first_id_of(now).to_string()).execute(&mut session).await.unwrap();
     s.now_is(NOW).await;
     assert!(matches!(s.job("prune").await, Did::Some(_)), "the next turn is at once");
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 500);
@@ -336,7 +337,7 @@ async fn deletes_and_recoveries_do_not_deadlock() {
 #[tokio::test]
 async fn kept_occurrences_are_read_once() {
     let s = story().await;
-    s.execute(
+    s.execute_long(
         "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
          SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '0 0 * * *', 1, now(), now(), '2026-06-01T00:00:00Z'
            FROM generate_series(1, 15000) n;
@@ -402,7 +403,7 @@ async fn kept_versions_are_not_read() {
     s.create("0 0 * * *", "UTC").await;
     s.now_is(NOW).await;
     watched_up_to_now(&s).await;
-    s.execute(
+    s.execute_long(
         "INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
          SELECT id, 1 + n, '2026-05-31T00:00:00Z'::timestamptz + n * INTERVAL '1 s', '0 0 * * *', 'active'
            FROM workflows, generate_series(1, 20000) AS n;

@@ -1,12 +1,16 @@
 //! Steps of the ledger's stories.
 
+use std::time::{Duration, Instant};
+
+use app::jobs::Did;
 use chrono::{DateTime, Utc};
 use executor::claim::{self, Fence, Finished, Lease, Ownership, Slots};
 use ledger::runs::RunState;
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::Story;
+use sqlx::{Connection as _, PgConnection};
+use tests::{PATIENCE, Story};
 use uuid::Uuid;
 use workflows::lock_workflow;
 
@@ -14,6 +18,27 @@ use workflows::lock_workflow;
 pub(crate) async fn story_without_executor(now: &str) -> Story {
     let app = |config: &mut app::Config| config.executor_slots = 0;
     Story::with(StackOptions { now: Some(now.parse().unwrap()), app, ..StackOptions::default() }).await
+}
+
+/// A session of the owner without the limits of a pool, which ends a statement after 15 s and an idle transaction after 10 s. On a
+/// loaded machine many rows are not inserted in that time, and a job does not end in it while the test has a lock.
+pub(crate) async fn session_without_limits(s: &Story) -> PgConnection {
+    PgConnection::connect(&s.owner_dsn()).await.unwrap()
+}
+
+/// Runs turns of the job `prune` until one has found no table locked. A turn waits 100 ms for a table, which the app itself may be reading:
+/// every five seconds it reads the deletions in the audit log.
+pub(crate) async fn pruned(s: &Story) {
+    let began = Instant::now();
+    loop {
+        let did = s.job("prune").await;
+        let locked = s.count("SELECT count(*) FROM partition_bounds WHERE locked_on IS NOT NULL").await;
+        if !matches!(did, Did::Waits(_)) && locked == 0 {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "a table stays locked: {did:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A workflow that fires every hour, with these policies.

@@ -6,6 +6,7 @@ use tests::Story;
 
 use super::encryption::{KEY, encrypting, run_of};
 use crate::receiver::{Receiver, accept, until_state};
+use crate::steps::session_without_limits;
 
 const CANARY: &str = "canary-8a1";
 
@@ -60,14 +61,14 @@ async fn waiting_for_secrets_is_no_timeout() {
     put(&s, "pin", json!({"value": "1"})).await.expect(201);
     let workflow = json!({"name": "w", "action": referring(&receiver), "timeout_secs": 1, "max_attempts": 1});
     let id = WorkflowId(s.editor().post("/api/v1/workflows", &workflow).await.expect(201).id());
-    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("LOCK TABLE team_secrets").execute(&mut *holder).await.unwrap();
+    let mut holder = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE team_secrets").execute(&mut holder).await.unwrap();
     let run = accept(&s, id).await;
     let waiting = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%find secrets of a team%'
                       AND clock_timestamp() - query_start > INTERVAL '2 seconds'";
     s.until(waiting, 1).await;
-    holder.rollback().await.unwrap();
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     until_state(&s, run, "succeeded").await;
     s.end().await;
 }

@@ -10,6 +10,7 @@ use tests::Story;
 
 use crate::backfills::requests::{ask, finished_backfill, made, morning, outage, read, unexecuted, verb};
 use crate::receiver::Receiver;
+use crate::steps::session_without_limits;
 
 /// The job starts the first runs; then each run that ends starts the next.
 #[tokio::test]
@@ -75,12 +76,12 @@ async fn backfills_wait_for_no_caller() {
     s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
     s.runs_end().await;
     let requested = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
-    let mut caller = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::raw_sql("SELECT FROM team_requested_fires FOR UPDATE").execute(&mut *caller).await.unwrap();
+    let mut caller = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN; SELECT FROM team_requested_fires FOR UPDATE").execute(&mut caller).await.unwrap();
     // If it waited, it would fail by its limit for a lock.
     s.job("backfills").await;
     assert_eq!(read(&s, &requested).await["started"], 0);
-    caller.rollback().await.unwrap();
+    sqlx::raw_sql("ROLLBACK").execute(&mut caller).await.unwrap();
     assert_eq!(finished_backfill(&s, &requested).await["started"], 3);
     s.end().await;
 }

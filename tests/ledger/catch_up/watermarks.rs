@@ -73,7 +73,7 @@ async fn quiet_passes_write_no_workflow() {
     let way = CountingWay::to(&s.dsn()).await;
     s.now_is("2026-03-02T08:35:31Z").await;
     counted_pass(&s, &way).await;
-    s.execute(
+    s.execute_long(
         "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
          SELECT gen_random_uuid(), w.id, due, 'fired', gen_random_uuid(), 0, due, due, due
            FROM workflows w

@@ -1,14 +1,16 @@
 //! The audit log by month: a month is dropped after the retention, and no login of the app removes an entry.
 
+use std::time::Instant;
+
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::json;
 use sqlx::error::DatabaseError;
 use sqlx::{Connection as _, PgConnection};
-use tests::Story;
+use tests::{PATIENCE, Story};
 
 use super::partition_plans::{plan, shipped_statements};
-use crate::steps::{hourly, story_without_executor};
+use crate::steps::{hourly, pruned, session_without_limits, story_without_executor};
 
 /// Later than the months for which the migration made partitions.
 const MORNING: &str = "2035-03-02T08:30:00Z";
@@ -27,7 +29,7 @@ async fn months(s: &Story) -> String {
 /// A story with a workflow whose entry is in the partition of its month.
 async fn story_with_entry() -> (Story, WorkflowId) {
     let s = story_without_executor(MORNING).await;
-    s.job("prune").await;
+    pruned(&s).await;
     let wf = hourly(&s, json!({})).await;
     let partition = "SELECT DISTINCT tableoid::regclass::text FROM audit_log WHERE subject LIKE 'workflow:%'";
     assert_eq!(s.table(partition).await, "audit_log_20350331");
@@ -39,10 +41,10 @@ async fn old_months_go_newer_months_stay() {
     let (s, wf) = story_with_entry().await;
     s.now_is("2036-04-02T08:30:00Z").await;
     s.edit(wf, json!({"name": "later"})).await;
-    s.job("prune").await;
+    pruned(&s).await;
     assert_eq!(months(&s).await, "2035-03\n2036-04", "March is not 400 days old");
     s.now_is(AFTER_RETENTION).await;
-    s.job("prune").await;
+    pruned(&s).await;
     assert_eq!(months(&s).await, "2036-04");
     s.publish().await;
     s.end_early().await;
@@ -72,14 +74,13 @@ async fn zero_days_keep_the_log_forever() {
 async fn a_dropped_month_waits_for_readers() {
     let (s, wf) = story_with_entry().await;
     s.now_is(AFTER_RETENTION).await;
-    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("SELECT count(*) FROM audit_log").execute(&mut *reader).await.unwrap();
+    let mut reader = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM audit_log").execute(&mut reader).await.unwrap();
     s.job("prune").await;
     assert_eq!(months(&s).await, "2035-03", "a reader uses it");
     s.edit(wf, json!({"name": "edited"})).await;
-    sqlx::query("SELECT 1").execute(&mut *reader).await.unwrap();
-    reader.rollback().await.unwrap();
-    s.job("prune").await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut reader).await.unwrap();
+    pruned(&s).await;
     assert_eq!(months(&s).await, "2036-05", "the next turn drops it, and the edit did not wait");
     s.publish().await;
     s.end_early().await;
@@ -156,7 +157,7 @@ async fn dropped_months_leave_anchors() {
     s.job("audit").await;
     assert!(s.count(of_team).await > 2);
 
-    s.job("prune").await;
+    pruned(&s).await;
 
     assert_eq!(months(&s).await, "2036-04");
     assert_eq!(s.count(of_team).await, 1, "the last block before the kept months is their anchor");
@@ -175,13 +176,13 @@ async fn dropped_months_leave_anchors() {
 async fn months_stay_until_they_are_chained() {
     let (s, _) = story_with_entry().await;
     s.now_is(AFTER_RETENTION).await;
-    let mut other = db::begin_transaction(&s.pool).await.unwrap();
+    let mut other = session_without_limits(&s).await;
     // An instance that extends the chain.
-    sqlx::query("SELECT pg_advisory_xact_lock(7022629598041172065)").execute(&mut *other).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT pg_advisory_xact_lock(7022629598041172065)").execute(&mut other).await.unwrap();
     s.job("prune").await;
     assert_eq!(months(&s).await, "2035-03", "its entries are not in the chain");
-    other.rollback().await.unwrap();
-    s.job("prune").await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    pruned(&s).await;
     assert_eq!(months(&s).await, "");
     s.publish().await;
     s.end_early().await;
@@ -207,7 +208,7 @@ async fn a_failing_chain_stops_no_other_prune() {
     assert_eq!(s.count(processed).await, 0, "published outbox rows are old");
     assert_eq!(months(&s).await, "2035-03", "its entries are not in the chain");
     s.execute("DROP TRIGGER refuse_block ON audit_chain").await;
-    s.job("prune").await;
+    pruned(&s).await;
     assert_eq!(months(&s).await, "");
     s.end_early().await;
 }
@@ -218,12 +219,17 @@ async fn a_drop_during_a_verification_is_no_tampering() {
     let (s, wf) = story_with_entry().await;
     s.now_is("2036-04-02T08:30:00Z").await;
     s.edit(wf, json!({"name": "later"})).await;
-    s.job("prune").await;
+    pruned(&s).await;
     s.job("audit").await;
     s.now_is(AFTER_RETENTION).await;
-    let mut prune = db::begin_transaction(&s.pool).await.unwrap();
+    let mut prune = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN").execute(&mut prune).await.unwrap();
     let drop = "SELECT drop_oldest_partition('audit_log', '2035-05-01', '2036-05-06')";
-    while sqlx::query_scalar::<_, String>(drop).fetch_one(&mut *prune).await.unwrap() == "dropped" {}
+    let began = Instant::now();
+    // It is `locked` as long as the instance reads deleted workflows, and `none` when all old months are dropped.
+    while sqlx::query_scalar::<_, String>(drop).fetch_one(&mut prune).await.unwrap() != "none" {
+        assert!(began.elapsed() < PATIENCE, "an old month stays");
+    }
     let admin = s.admin();
     let verifying = tokio::spawn(async move { admin.get("/api/v1/audit:verify").await });
     // The instance also reads deleted workflows from time to time.
@@ -231,7 +237,7 @@ async fn a_drop_during_a_verification_is_no_tampering() {
                     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query NOT LIKE '%deleted workflows%'";
     s.until(waiting, 1).await;
 
-    prune.commit().await.unwrap();
+    sqlx::raw_sql("COMMIT").execute(&mut prune).await.unwrap();
 
     assert_eq!(months(&s).await, "2036-04");
     let verified = verifying.await.unwrap().expect(200).json;

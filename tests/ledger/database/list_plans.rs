@@ -12,7 +12,7 @@ use serde_json::json;
 use tests::Story;
 
 use super::query_plans::{one_connection, read_of};
-use crate::steps::{hourly, story_without_executor};
+use crate::steps::{hourly, session_without_limits, story_without_executor};
 
 /// Runs that ended, of two workflows of two teams in turns, with ids that ascend.
 const RUNS: &str =
@@ -73,11 +73,11 @@ async fn reads_do_not_grow_with_tables() {
     let body = json!({"team_id": strangers, "name": "theirs", "action": {"type": "log", "message": "m"}});
     let other = s.admin().post("/api/v1/workflows", &body).await.expect(201).id();
     let pool = one_connection(&s).await;
-    let mut reads = Vec::new();
+    let (mut session, mut reads) = (session_without_limits(&s).await, Vec::new());
     for (from, to) in [(1_i64, 12_000_i64), (12_001, 60_000)] {
         for rows in [RUNS, OCCURRENCES] {
             let insert = sqlx::query(rows).bind(workflow.0).bind(other).bind(from).bind(to);
-            insert.execute(&s.pool).await.unwrap();
+            insert.execute(&mut session).await.unwrap();
         }
         s.execute("ANALYZE").await;
         // A statement gets its final plan at its sixth execution.
@@ -115,7 +115,10 @@ async fn large_blocks_read(pool: &PgPool, table: &str) -> i64 {
 #[tokio::test]
 async fn a_page_reads_no_large_inputs() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
-    sqlx::query(LARGE).bind(s.keys.team_id).execute(&s.pool).await.unwrap();
+    let mut session = session_without_limits(&s).await;
+    sqlx::query(LARGE).bind(s.keys.team_id).execute(&mut session).await.unwrap();
+    // What it has read must be reported before the page is measured.
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(&mut session).await.unwrap();
     let pool = one_connection(&s).await;
     let before = large_blocks_read(&pool, "workflows").await;
     let filter = workflows::Filter { team_id: Some(s.keys.team_id), limit: 200, ..workflows::Filter::default() };

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, PgConnection};
 use tests::Story;
 
 use super::partition_plans::{plan, shipped_statements};
-use crate::steps::{hourly, story_without_executor};
+use crate::steps::{hourly, session_without_limits, story_without_executor};
 
 /// Later than the days for which the migration made partitions.
 const MORNING: &str = "2035-03-02T08:30:00Z";
@@ -84,8 +84,7 @@ async fn days_wait_for_readers_not_edits() {
     hourly(&s, json!({})).await;
     s.publish().await;
     s.now_is(THREE_WEEKS_LATER).await;
-    // Without the limits of a pool, which would end its transaction after ten seconds.
-    let mut reader = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    let mut reader = session_without_limits(&s).await;
     sqlx::raw_sql("BEGIN; SELECT count(*) FROM outbox_events").execute(&mut reader).await.unwrap();
     assert!(matches!(s.job("prune").await, Did::Waits(_)), "the next turn is a minute later");
     assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it");
@@ -103,11 +102,12 @@ async fn days_wait_for_readers_not_edits() {
 #[tokio::test]
 async fn edits_wait_for_no_day() {
     let s = story_without_executor(MORNING).await;
-    let mut maintenance = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("LOCK TABLE outbox_processed IN ACCESS EXCLUSIVE MODE").execute(&mut *maintenance).await.unwrap();
+    let mut maintenance = session_without_limits(&s).await;
+    let lock = "BEGIN; LOCK TABLE outbox_processed IN ACCESS EXCLUSIVE MODE";
+    sqlx::raw_sql(lock).execute(&mut maintenance).await.unwrap();
     let edited = hourly(&s, json!({})).await;
     s.edit(edited, json!({"cron_schedule": "30 * * * *"})).await;
-    maintenance.rollback().await.unwrap();
+    sqlx::raw_sql("ROLLBACK").execute(&mut maintenance).await.unwrap();
     assert_eq!(partitions_of(&s, edited).await, ["outbox_open"; 2]);
     s.publish().await;
     s.end_early().await;

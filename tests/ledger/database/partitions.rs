@@ -8,13 +8,14 @@ use executor::claim::{self, Fence, Finished, Lease, Ownership, Slots};
 use ledger::runs::{Cancelled, RunState, cancel_run};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use sqlx::{Connection as _, PgConnection};
 use tests::Story;
 use uuid::Uuid;
 
 use super::query_plans::one_connection;
 use crate::catch_up::watchdog_races::WAITING;
-use crate::steps::{claimed, ended, fire, fire_on_time, hourly, story_without_executor};
+use crate::steps::{
+    claimed, ended, fire, fire_on_time, hourly, pruned, session_without_limits, story_without_executor,
+};
 
 /// Later than the days for which the migration made partitions.
 const MORNING: &str = "2035-03-02T08:30:00Z";
@@ -94,8 +95,7 @@ async fn retention_waits_for_readers_not_fires() {
     ended(&s, wf).await;
     s.execute("UPDATE ledger SET cursor = '2035-07-02T00:00:00Z'").await;
     s.now_is("2035-07-02T09:00:05Z").await;
-    // Without the limits of a pool, which would end its transaction after ten seconds.
-    let mut reader = PgConnection::connect(&s.owner_dsn()).await.unwrap();
+    let mut reader = session_without_limits(&s).await;
     sqlx::raw_sql("BEGIN; SELECT count(*) FROM occurrences_20350302").execute(&mut reader).await.unwrap();
     let (is_over, mut turns) = (AtomicBool::default(), 0);
     let prune = async {
@@ -114,7 +114,7 @@ async fn retention_waits_for_readers_not_fires() {
     assert_eq!(s.count(FIRST_DAY).await, 1, "a reader uses it, in {turns} turns");
     assert_eq!(s.count(WAIT_BRIEFLY).await, 2);
     sqlx::raw_sql("ROLLBACK").execute(&mut reader).await.unwrap();
-    s.job("prune").await;
+    pruned(&s).await;
     assert_eq!(s.count(FIRST_DAY).await, 0, "the next turn drops it");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE finished_on IS NOT NULL").await, 0);
     s.publish().await;
@@ -125,13 +125,13 @@ async fn retention_waits_for_readers_not_fires() {
 #[tokio::test]
 async fn locked_tables_get_their_days_soon() {
     let s = story_without_executor(MORNING).await;
-    let mut reader = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::query("SELECT count(*) FROM occurrences").execute(&mut *reader).await.unwrap();
+    let mut reader = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM occurrences").execute(&mut reader).await.unwrap();
     let of_next_week = "SELECT count(*) FROM pg_class WHERE relname IN ('occurrences_20350309', 'runs_ended_20350309')";
     assert!(matches!(s.job("prune").await, Did::Waits(_)), "the next turn is a minute later");
     assert_eq!(s.count(of_next_week).await, 1);
-    reader.rollback().await.unwrap();
-    assert!(!matches!(s.job("prune").await, Did::Waits(_)));
+    sqlx::raw_sql("ROLLBACK").execute(&mut reader).await.unwrap();
+    pruned(&s).await;
     assert_eq!(s.count(of_next_week).await, 2);
     s.end_early().await;
 }
@@ -164,7 +164,8 @@ async fn writes_during_a_drop_stay() {
 #[tokio::test]
 async fn few_old_rows_keep_no_day() {
     let s = story_without_executor(MORNING).await;
-    s.execute(
+    // Each row has a page of its own: 278 MB.
+    s.execute_long(
         "ALTER TABLE occurrences_before SET (fillfactor = 10);
          ALTER TABLE occurrences_before DROP CONSTRAINT occurrences_run;
          INSERT INTO occurrences_before (id, workflow_id, scheduled_time, decision, reason, lateness_s, decided_on, created_on, updated_on)
@@ -172,10 +173,12 @@ async fn few_old_rows_keep_no_day() {
          ALTER TABLE occurrences_before ADD CONSTRAINT occurrences_run CHECK (run_id IS NOT NULL OR decision = 'missed') NOT VALID;",
     )
     .await;
-    let drop_oldest = || async { sqlx::query_scalar::<_, String>(DROP_OLDEST).fetch_one(&s.pool).await.unwrap() };
-    assert_eq!(drop_oldest().await, "needed", "most rows are still to be deleted");
-    s.execute("DELETE FROM occurrences_before WHERE workflow_id % 1000 <> 0").await;
-    assert_eq!(drop_oldest().await, "dropped");
+    let mut session = session_without_limits(&s).await;
+    let full = sqlx::query_scalar::<_, String>(DROP_OLDEST).fetch_one(&mut session).await.unwrap();
+    assert_eq!(full, "needed", "most rows are still to be deleted");
+    s.execute_long("DELETE FROM occurrences_before WHERE workflow_id % 1000 <> 0").await;
+    let few = sqlx::query_scalar::<_, String>(DROP_OLDEST).fetch_one(&mut session).await.unwrap();
+    assert_eq!(few, "dropped");
     assert_eq!(s.count("SELECT count(*) FROM occurrences_before").await, 34);
     assert!(s.count("SELECT pg_relation_size('occurrences_before')").await < 1 << 20);
     s.end_early().await;

@@ -14,7 +14,7 @@ use tests::Story;
 use workflows::audit::Edit;
 
 use crate::freezes::of_another_team;
-use crate::steps::{fire_on_time, hourly, story_without_executor};
+use crate::steps::{fire_on_time, hourly, session_without_limits, story_without_executor};
 
 /// A pool of one connection, so that Postgres reports its reads at once.
 pub(crate) async fn one_connection(s: &Story) -> PgPool {
@@ -53,9 +53,10 @@ async fn a_claim_reads_no_skipped_times() {
     let nine: DateTime<Utc> = "2026-03-02T09:00:00Z".parse().unwrap();
     // Most rows of the table have a run, so that the planner has no reason to search for those without one.
     let others = hourly(&s, json!({})).await;
-    sqlx::query(FIRED).bind(others.0).bind(nine).execute(&s.pool).await.unwrap();
+    let mut session = session_without_limits(&s).await;
+    sqlx::query(FIRED).bind(others.0).bind(nine).execute(&mut session).await.unwrap();
     for wf in &workflows {
-        sqlx::query(SKIPPED).bind(wf.0).bind(nine).execute(&s.pool).await.unwrap();
+        sqlx::query(SKIPPED).bind(wf.0).bind(nine).execute(&mut session).await.unwrap();
         assert_eq!(fire_on_time(&s, *wf, "2026-03-02T09:00:00Z").await, "accepted");
     }
     s.execute("ANALYZE").await;
@@ -80,8 +81,9 @@ const RUNS: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled
 async fn a_fire_reads_only_its_workflows_runs() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (wf, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    let mut session = session_without_limits(&s).await;
     for (state, runs) in [("cancelled", 1_000), ("accepted", 10_000)] {
-        sqlx::query(RUNS).bind(other.0).bind(state).bind(s.clock.now()).bind(runs).execute(&s.pool).await.unwrap();
+        sqlx::query(RUNS).bind(other.0).bind(state).bind(s.clock.now()).bind(runs).execute(&mut session).await.unwrap();
         if state == "cancelled" {
             s.execute("ANALYZE").await;
         }
@@ -329,7 +331,8 @@ async fn the_lag_of_a_team_is_bounded_by_others() {
     .fetch_one(&s.pool)
     .await
     .unwrap();
-    sqlx::query(WORKFLOWS).bind(other).bind(now).bind(9600).execute(&s.pool).await.unwrap();
+    let mut session = session_without_limits(&s).await;
+    sqlx::query(WORKFLOWS).bind(other).bind(now).bind(9600).execute(&mut session).await.unwrap();
     sqlx::query(
         "INSERT INTO ledger (workflow_id, cursor, watch_at)
          SELECT id, $1, $1::timestamptz - CASE id WHEN $2 THEN INTERVAL '1 hour' ELSE INTERVAL '2 hours' END FROM workflows
@@ -374,7 +377,8 @@ const ENDED: &str =
 async fn a_bulk_retry_reads_no_other_work() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
-    sqlx::query(ENDED).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    let mut session = session_without_limits(&s).await;
+    sqlx::query(ENDED).bind(wf.0).bind(s.clock.now()).execute(&mut session).await.unwrap();
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let mut read = i64::MAX;
@@ -435,7 +439,8 @@ async fn a_bulk_retry_reads_each_day_once() {
     )
     .await;
     let wf = hourly(&s, json!({})).await;
-    sqlx::query(ENDED_OF_DAYS).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    let mut session = session_without_limits(&s).await;
+    sqlx::query(ENDED_OF_DAYS).bind(wf.0).bind(s.clock.now()).execute(&mut session).await.unwrap();
     s.execute("ANALYZE").await;
     let days = "SELECT count(DISTINCT tableoid) FROM runs";
     assert!(s.count(days).await >= 30);

@@ -9,7 +9,7 @@ use serde_json::json;
 use tests::{PATIENCE, Story};
 
 use crate::catch_up::watchdog_races::WAITING;
-use crate::steps::{claimed, fire, hourly, story_without_executor};
+use crate::steps::{claimed, fire, hourly, session_without_limits, story_without_executor};
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();
@@ -136,11 +136,12 @@ async fn locked_workflows_delay_only_their_own_fires() {
     let all = workflows(&s, 20).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
-    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    let mut holder = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN").execute(&mut holder).await.unwrap();
     // More workflows than concurrent batches, and fired first, so that they could block every batch.
     let (locked, free) = all.split_at(4);
     let lock = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
-    sqlx::query(lock).bind(locked[3].0).execute(&mut *holder).await.unwrap();
+    sqlx::query(lock).bind(locked[3].0).execute(&mut holder).await.unwrap();
     let first = OnceLock::new();
     let fire_some = async |some: &[WorkflowId], which: &'static str| {
         let answers = some.iter().map(|wf| fire(&s, *wf, "2026-03-02T09:00:00Z").inspect(|_| _ = first.set(which)));
@@ -153,7 +154,7 @@ async fn locked_workflows_delay_only_their_own_fires() {
         // If a batch had waited for the locked rows, the fires of these rows would have been answered first, with a
         // timeout.
         assert_eq!(first.get(), Some(&"free"));
-        holder.rollback().await.unwrap();
+        sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     };
     let (answers, ()) = tokio::join!(fire_some(locked, "locked"), others);
     for (wf, answer) in locked.iter().zip(answers) {
@@ -171,8 +172,8 @@ async fn two_batches_are_decided_at_once() {
     let all = workflows(&s, 8).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
-    let mut locker = db::begin_transaction(&s.pool).await.unwrap();
-    sqlx::raw_sql("LOCK TABLE occurrences IN EXCLUSIVE MODE").execute(&mut *locker).await.unwrap();
+    let mut locker = session_without_limits(&s).await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE occurrences IN EXCLUSIVE MODE").execute(&mut locker).await.unwrap();
     let nine = "2026-03-02T09:00:00Z";
     let more = async {
         s.until(WAITING, 2).await;
@@ -180,7 +181,7 @@ async fn two_batches_are_decided_at_once() {
             for _ in 0..100 {
                 assert!(s.count(WAITING).await <= 2, "a third batch");
             }
-            locker.rollback().await.unwrap();
+            sqlx::raw_sql("ROLLBACK").execute(&mut locker).await.unwrap();
         };
         tokio::join!(fire_all(&s, &all[2..], nine), watch).0
     };

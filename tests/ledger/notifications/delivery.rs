@@ -360,7 +360,7 @@ async fn a_message_has_a_bounded_number() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::kind().await;
     webhook(&s, &receiver).await;
-    s.execute(A_NIGHT).await;
+    s.execute_long(A_NIGHT).await;
     send(&s).await;
     let more: Vec<Value> = receiver.calls().iter().map(|call| call["data"]["more"].clone()).collect();
     assert_eq!(more, [json!(9_950), json!(1_950)]);

@@ -8,7 +8,7 @@ use tests::Story;
 use super::team::{notifications, rule, send, texts, webhook};
 use crate::database::query_plans::{one_connection, read_of};
 use crate::receiver::{NOON, Receiver, accept, until_state};
-use crate::steps::story_without_executor;
+use crate::steps::{session_without_limits, story_without_executor};
 
 /// Where a channel of AWS leads.
 const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
@@ -248,7 +248,7 @@ async fn late_runs(number: i32) -> Story {
     let s = story_without_executor(NOON).await;
     s.admin().post("/api/v1/teams", &json!({"name": "b"})).await.expect(201);
     s.execute(LATE_RULES).await;
-    sqlx::query(LATE_RUNS).bind(number).execute(&s.pool).await.unwrap();
+    sqlx::query(LATE_RUNS).bind(number).execute(&mut session_without_limits(&s).await).await.unwrap();
     s
 }
 

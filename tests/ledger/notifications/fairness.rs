@@ -154,7 +154,7 @@ async fn a_failing_team_stops_no_other() {
 #[tokio::test]
 async fn a_pass_reads_no_waiting_backlog() {
     let s = Story::at(NOON).await;
-    s.execute(QUIET_BACKLOG).await;
+    s.execute_long(QUIET_BACKLOG).await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "notification_items").await;
     assert_eq!(make_messages(&pool, s.clock.now()).await.unwrap(), Made::default());

@@ -58,7 +58,7 @@ async fn a_rare_match_is_found_page_by_page() {
         channel(&s, json!({"name": "n", "kind": "aws", "target_arn": "arn:aws:sns:eu-west-1:123456789012:alerts"}))
             .await;
     rule(&s, channel, json!({"event": "run_failed"})).await;
-    s.execute(MANY).await;
+    s.execute_long(MANY).await;
     let (team, other) = (s.keys.team_id, s.keys.team_id + 1);
     for list in ["notifications?acknowledged=true", "notification-messages?state=failed"] {
         assert_eq!(pages(&s, list).await, [0, 0, 1], "{list}");
@@ -85,7 +85,7 @@ async fn pages_of_notifications_read_a_bounded_number() {
         channel(&s, json!({"name": "n", "kind": "aws", "target_arn": "arn:aws:sns:eu-west-1:123456789012:alerts"}))
             .await;
     rule(&s, channel, json!({"event": "run_failed"})).await;
-    s.execute(MANY).await;
+    s.execute_long(MANY).await;
     let pool = one_connection(&s).await;
     let rare = NotificationFilter { is_acknowledged: Some(true), ..NotificationFilter::default() };
     let pending = MessageFilter { state: Some(MessageState::Pending), ..MessageFilter::default() };

@@ -21,7 +21,7 @@ async fn undecided(s: &Story) {
 /// Twenty workflows with a decision for each minute of a day, and one of them for each of the 19 days before; beside
 /// them many without a schedule.
 async fn decided(s: &Story) {
-    s.execute(
+    s.execute_long(
         "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
          SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '* * * * *', 1, now(), now(), '2026-03-02T10:30:00Z'
            FROM generate_series(1, 20) n;
@@ -105,7 +105,7 @@ async fn proofs_read_no_version_between_minutes() {
 
 /// 400 workflows with one time a day for 100 days; every tenth id belongs to none.
 async fn daily(s: &Story) {
-    s.execute(
+    s.execute_long(
         "INSERT INTO workflows (id, team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
          OVERRIDING SYSTEM VALUE
          SELECT 1000 + n + n / 9, 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '0 9 * * *', 1, now(), now(), '2026-03-02T10:30:00Z'
