@@ -277,11 +277,13 @@ async fn metrics_and_docs_move_to_their_listener() {
 async fn probes_answer_when_clients_have_all_places() {
     let s = Story::with_app(|config| {
         config.admin_addr = Some(([127, 0, 0, 1], 0).into());
+        config.header_timeout_ms = 600_000;
         config.max_connections = 1;
     })
     .await;
-    let scheduler = s.scheduler_key();
-    scheduler.post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+    // Neither side ends it while it is idle.
+    let mut scheduler = KeptConnection::open(&s, &s.keys.scheduler).await;
+    assert_eq!(scheduler.get("/api/v1/runs").await, "HTTP/1.1 403 Forbidden");
     let mut outside = TcpStream::connect(address(&s)).await.unwrap();
     outside.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     let admin = Api::without_key(s.admin_url().unwrap());

@@ -4,7 +4,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{Story, Visitor, refused_action};
 
-use crate::tenant_isolation::another_team;
+use crate::tenant_isolation::{another_team, begin_holder};
 
 /// 5,001 workflows of a team, of which EventBridge has refused the last one: a list reads 5,000 at most for one page.
 const MANY_WORKFLOWS: &str = "
@@ -92,7 +92,7 @@ async fn the_overview_counts_lost_times_beyond_one_scan() {
 async fn the_overview_shows_what_cannot_be_counted() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let visitor = Visitor::sign_in(s.url(), &s.keys.editor).await;
-    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    let mut holder = begin_holder(&s).await;
     sqlx::raw_sql("LOCK TABLE failure_streaks").execute(&mut *holder).await.unwrap();
     let overview = visitor.read_page("/").await;
     assert!(overview.contains("?</b>workflows whose last run failed"), "{overview}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::{Answer, Api, PATIENCE, Story, send_request};
 use uuid::Uuid;
 
-use crate::tenant_isolation::WAITING;
+use crate::tenant_isolation::{WAITING, begin_holder};
 
 /// What lists show of a key; the rest is its secret.
 const PREFIX_LENGTH: usize = 16;
@@ -62,7 +62,7 @@ async fn repeats_at_once_are_one_run() {
 #[tokio::test]
 async fn a_workflow_begins_when_its_request_has_its_turn() {
     let s = Story::at("2026-03-02T08:59:58Z").await;
-    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    let mut holder = begin_holder(&s).await;
     sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE MODE").execute(&mut *holder).await.unwrap();
     let body = json!({"name": "payroll", "cron_schedule": "0 * * * *", "timezone": "UTC",
                       "action": {"type": "log", "message": "m"}});

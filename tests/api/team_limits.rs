@@ -7,7 +7,7 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Answer, Api, PATIENCE, Story};
 
-use crate::tenant_isolation::{WAITING, another_team};
+use crate::tenant_isolation::{WAITING, another_team, begin_holder};
 
 /// The body of a workflow.
 fn workflow(name: &str, cron: &str) -> Value {
@@ -287,9 +287,33 @@ async fn workflows_of_older_versions_are_counted() {
 
 /// Keeps every list of runs waiting until it ends. No statement of the executor reads that table.
 async fn lock_runs_list(s: &Story) -> Transaction {
-    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let mut tx = begin_holder(s).await;
     sqlx::raw_sql("LOCK TABLE deleted_workflows IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
     tx
+}
+
+/// What `meanwhile` returns while a list of each of these callers waits. A list waits for two seconds at most, so if one has ended
+/// before `meanwhile`, all of it is repeated.
+async fn while_lists_wait<T>(s: &Story, callers: &[Api], meanwhile: impl AsyncFn() -> T) -> T {
+    let (began, count) = (std::time::Instant::now(), i64::try_from(callers.len()).unwrap());
+    loop {
+        assert!(began.elapsed() < PATIENCE, "the lists never wait");
+        let locked = lock_runs_list(s).await;
+        let list = |caller: Api| tokio::spawn(async move { caller.get("/api/v1/runs").await });
+        let lists: Vec<_> = callers.iter().cloned().map(list).collect();
+        while s.count(WAITING).await < count && !lists.iter().any(tokio::task::JoinHandle::is_finished) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let seen = meanwhile().await;
+        let all_wait = s.count(WAITING).await == count;
+        locked.rollback().await.unwrap();
+        for list in lists {
+            list.await.unwrap();
+        }
+        if all_wait {
+            return seen;
+        }
+    }
 }
 
 /// Asserts that an answer names a limit of 1 that is reached.
@@ -311,15 +335,15 @@ async fn explain(api: &Api) -> Answer {
 async fn lists_in_flight_are_limited() {
     let mut s = Story::with_app(|config| config.team_lists_in_flight = 1).await;
     let second = s.another_url().await;
-    let (editor, stranger) = (s.editor(), another_team(&s, "strangers").await);
-    let locked = lock_runs_list(&s).await;
-    let first = tokio::spawn(async move { editor.get("/api/v1/runs").await });
-    s.until(WAITING, 1).await;
-    assert_limited(&s.editor().get("/api/v1/backfills").await, "limit_lists_in_flight", "team-lists");
-    stranger.get("/api/v1/backfills").await.expect(200);
-    explain(&s.editor()).await.expect(200);
-    locked.rollback().await.unwrap();
-    first.await.unwrap();
+    let stranger = another_team(&s, "strangers").await;
+    let waiting = [s.editor()];
+    let second_list = while_lists_wait(&s, &waiting, async || {
+        let answer = s.editor().get("/api/v1/backfills").await;
+        stranger.get("/api/v1/backfills").await.expect(200);
+        explain(&s.editor()).await.expect(200);
+        answer
+    });
+    assert_limited(&second_list.await, "limit_lists_in_flight", "team-lists");
     s.editor().get("/api/v1/backfills").await.expect(200);
     raised_limits_hold_everywhere(&s, &second).await;
     s.end().await;
@@ -403,28 +427,19 @@ async fn committed_edits_free_their_place() {
 #[tokio::test]
 async fn requests_in_flight_are_limited() {
     let s = Story::with_app(|config| (config.team_requests_in_flight, config.key_requests_in_flight) = (1, 2)).await;
-    let (editor, admin) = (s.editor(), s.admin());
-    let stranger = another_team(&s, "strangers").await;
-    let locked = lock_runs_list(&s).await;
-    let first = tokio::spawn(async move { editor.get("/api/v1/runs").await });
-    s.until(WAITING, 1).await;
-    assert_limited(&explain(&s.editor()).await, "limit_requests_in_flight", "team-requests");
-    explain(&stranger).await.expect(200);
+    let (admin, stranger) = (s.admin(), another_team(&s, "strangers").await);
     // An admin belongs to no team, so only its key is counted.
-    let of_admin = [0, 1].map(|_| {
-        let admin = admin.clone();
-        tokio::spawn(async move { admin.get("/api/v1/runs").await })
+    let waiting = [s.editor(), admin.clone(), admin.clone()];
+    let more = while_lists_wait(&s, &waiting, async || {
+        let of_team = explain(&s.editor()).await;
+        explain(&stranger).await.expect(200);
+        s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+        (of_team, explain(&admin).await)
     });
-    s.until(WAITING, 3).await;
-    let third = explain(&admin).await;
+    let (of_team, third) = more.await;
+    assert_limited(&of_team, "limit_requests_in_flight", "team-requests");
     third.refused(429, "limit_requests_in_flight", None);
     assert_eq!(third.headers["ratelimit-policy"], "\"key-requests\";q=2;qu=\"concurrent-requests\"");
-    s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
-    locked.rollback().await.unwrap();
-    first.await.unwrap();
-    for waiting in of_admin {
-        waiting.await.unwrap();
-    }
     explain(&s.editor()).await.expect(200);
     explain(&admin).await.expect(200);
     s.end().await;

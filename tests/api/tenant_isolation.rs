@@ -164,7 +164,7 @@ async fn lists_use_no_connection_of_fires() {
     for name in ["b", "c"] {
         callers.push(another_team(&s, name).await);
     }
-    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let mut tx = begin_holder(&s).await;
     sqlx::raw_sql("LOCK TABLE deleted_workflows IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let lists: Vec<_> = callers
@@ -225,7 +225,7 @@ async fn cancellations_leave_connections_to_other_teams() {
     let edited = minutely(&stranger).await;
     let pools = &s.app().pools;
     without_timeouts(&pools.edits).await;
-    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
+    let mut holder = begin_holder(&s).await;
     sqlx::raw_sql("SELECT FROM runs_live FOR UPDATE").execute(&mut *holder).await.unwrap();
     let cancellations: Vec<_> = (0..40)
         .map(|_| {
@@ -353,9 +353,16 @@ async fn until(is_met: impl Fn() -> bool) {
     }
 }
 
+/// A transaction for locks. It may be idle for as long as the test needs: the usual limit is ten seconds.
+pub(crate) async fn begin_holder(s: &Story) -> Transaction {
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *tx).await.unwrap();
+    tx
+}
+
 /// Locks a workflow's row, so that other transactions wait for it.
 pub(crate) async fn lock_workflow(s: &Story, workflow: WorkflowId) -> Transaction {
-    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let mut tx = begin_holder(s).await;
     let lock = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
     sqlx::query(lock).bind(workflow.0).execute(&mut *tx).await.unwrap();
     tx

@@ -71,8 +71,9 @@ async fn migrations_ask_again_for_a_lock() {
 async fn deadlocked_migrations_try_again() {
     let s = Story::today().await;
     let mut fire = db::begin_transaction(&s.pool).await.unwrap();
-    // The other one finds the deadlock.
-    let locked = "SET LOCAL deadlock_timeout = '60s'; LOCK TABLE workflows IN ROW SHARE MODE";
+    // The other one finds the deadlock. This one is idle until the other one waits, so no idle timeout may end it.
+    let locked = "SET LOCAL deadlock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0;
+                  LOCK TABLE workflows IN ROW SHARE MODE";
     sqlx::raw_sql(locked).execute(&mut *fire).await.unwrap();
     let options = owner_options(&s);
     let crosswise = migrator("LOCK TABLE occurrences; LOCK TABLE workflows", false);

@@ -344,7 +344,10 @@ async fn objects_of_other_programs_stay_as_they_are() {
     for words in [&["migrate"][..], &["migrate", "--roles"]] {
         let done = run(app().args(words).env("DATABASE_URL", s.owner_dsn()).env("RUST_LOG", "warn")).await;
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
-        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{words:?}");
+        // Logins belong to the server: another test may remove one that this command is about to limit.
+        let said = String::from_utf8_lossy(&done.stderr);
+        let said: Vec<_> = said.lines().filter(|line| !line.contains("timeout of a login not set")).collect();
+        assert_eq!(said, [""; 0], "{words:?}");
         assert_eq!(s.count(grants).await, 0, "{words:?}");
         assert_eq!(s.count(taken).await, 0, "{words:?}");
     }
