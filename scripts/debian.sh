@@ -6,5 +6,9 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-as_root apt-get update -q
-as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+# A mirror fails for a moment, and a fresh machine installs its own updates, which locks dpkg.
+patience='-o Acquire::Retries=10 -o DPkg::Lock::Timeout=600'
+# shellcheck disable=SC2086 # several words
+as_root apt-get $patience update -q
+# shellcheck disable=SC2086
+as_root env DEBIAN_FRONTEND=noninteractive apt-get $patience install -y -q --no-install-recommends "$@"

@@ -26,7 +26,7 @@ stop() {
 trap stop EXIT INT TERM
 
 (cd / && unprivileged "$bin/initdb" -D "$data/db" -U cronbox -A trust -E UTF8 --no-sync >/dev/null)
-(cd / && unprivileged "$bin/pg_ctl" -D "$data/db" -w -l "$data/log" \
+(cd / && unprivileged "$bin/pg_ctl" -D "$data/db" -w -t 300 -l "$data/log" \
     -o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off" start >/dev/null)
 for migration in migrations/*.sql; do
     # As sqlx does, in one transaction, unless its first line refuses that.

@@ -38,12 +38,13 @@ const { data: workflow } = await createWorkflow({
 });
 assert.equal(workflow.sync.status, 'synced');
 
+// The schedule comes first: while a run of it has not ended, cronbox refuses another one, unless the overlap policy permits it.
+const scheduled = await succeeded(workflow.id, 'schedule');
+assert.equal(new Date(scheduled.scheduled_time ?? '').getUTCSeconds(), 0);
 // A body that may be absent is absent.
 const { data: fired } = await fireSchedule({ client, path: { id: workflow.id }, throwOnError: true });
 const manual = await succeeded(workflow.id, 'manual');
 assert.equal(manual.id, fired.run_id);
-const scheduled = await succeeded(workflow.id, 'schedule');
-assert.equal(new Date(scheduled.scheduled_time ?? '').getUTCSeconds(), 0);
 
 const { error } = await patchWorkflow({ client, path: { id: workflow.id }, body: { cron_schedule: '75 9 * * *' } });
 assert.equal(error?.code, 'invalid_field');

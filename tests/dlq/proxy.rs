@@ -36,7 +36,8 @@ impl Front {
     pub(crate) async fn before(beyond: &str) -> (Front, String) {
         let front = Front(Arc::new(Parts {
             beyond: beyond.to_owned(),
-            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            // The app ends a connection that is idle for 10 s: none is used again when that may happen at the same moment.
+            http: reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap(),
             manner: Mutex::new(Manner::Pass),
             delayed: watch::channel(0).0,
             release: Semaphore::new(0),

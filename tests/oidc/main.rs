@@ -22,7 +22,9 @@ const CALLBACK: &str = "https://client.localhost/callback";
 
 /// Follows no redirect by itself.
 fn client_that_trusts(canaille: &Canaille) -> Client {
-    let client = Client::builder().no_proxy().redirect(redirect::Policy::none());
+    // The app ends a connection that is idle for 10 s: none is used again when that may happen at the same moment.
+    let client = Client::builder().no_proxy().pool_idle_timeout(std::time::Duration::from_secs(3));
+    let client = client.redirect(redirect::Policy::none());
     let certificate = Certificate::from_pem(canaille.certificate.as_bytes()).unwrap();
     client.tls_certs_only([certificate]).build().unwrap()
 }

@@ -33,8 +33,7 @@ impl Visitor {
     /// Panics if the key is refused.
     pub async fn sign_in(base: &str, key: &str) -> Self {
         // The answer to the form is a redirection, and has the cookie.
-        let http = Client::builder().no_proxy().tls_certs_only([]).redirect(Policy::none());
-        let http = http.build().expect("a client");
+        let http = create_client();
         let form = http.post(format!("{base}/sign-in")).header("sec-fetch-site", "same-origin");
         let form = form.header(CONTENT_TYPE, FORM).body(format!("key={key}"));
         let answer = send_request(form).await.expect(303);
@@ -49,7 +48,7 @@ impl Visitor {
     /// Panics if there can be no client.
     #[must_use]
     pub fn of_session(base: &str, text: &str) -> Self {
-        let http = Client::builder().no_proxy().tls_certs_only([]).redirect(Policy::none()).build().expect("a client");
+        let http = create_client();
         Self { base: base.to_owned(), cookie: format!("cronbox={text}"), http }
     }
 
@@ -110,6 +109,13 @@ impl PageForm {
         let fields = rest.split_once("</form>").map_or(rest, |(fields, _)| fields);
         Self { path: path.to_owned(), key: key.to_owned(), hidden: hidden_fields(fields) }
     }
+}
+
+/// A client without a connection to the app.
+fn create_client() -> Client {
+    // The app ends a connection that is idle for 10 s: none is used again when that may happen at the same moment.
+    let http = Client::builder().no_proxy().tls_certs_only([]).pool_idle_timeout(std::time::Duration::from_secs(3));
+    http.redirect(Policy::none()).build().expect("a client")
 }
 
 /// The hidden fields in the HTML of a form.

@@ -14,6 +14,7 @@ mod story;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use app::{App, Pools};
@@ -194,7 +195,8 @@ impl Stack {
             letters,
             publisher_pool,
             database: ground.database,
-            http: reqwest::Client::builder().no_proxy().build()?,
+            // The app ends a connection that is idle for 10 s: none is used again when that may happen at the same moment.
+            http: reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(3)).build()?,
             apps: vec![app],
             served: Some(served),
             publishing,
