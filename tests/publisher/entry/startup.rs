@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use tests::PATIENCE;
+use tests::{PATIENCE, find_kept_port};
 
 use crate::database::publisher_binary;
 use crate::proxy::INVALID;
@@ -57,9 +57,7 @@ fn run(arguments: &[&str], more: &[(&str, &str)]) -> Output {
 
 #[test]
 fn a_failed_start_says_what_to_do() {
-    let unreachable = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = unreachable.local_addr().unwrap().port();
-    drop(unreachable);
+    let port = find_kept_port();
     let away = format!("postgres://u:hunter2@127.0.0.1:{port}/d");
     for (arguments, more, says) in [
         (&["--once"][..], &[][..], "set CRONBOX_DB_DSN in the environment".to_owned()),
