@@ -52,6 +52,7 @@ async fn schedules_in_moto_follow_the_workflow() {
 async fn a_missing_group_in_moto_is_retried() {
     let moto = Moto::start().await;
     let world = World::before(&moto.endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
+    world.freeze_clock().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let config = publisher::Config { schedule_group: "nowhere".to_owned(), ..world.config() };
     assert_eq!(world.publisher_with(config).await.drain_outbox(soon()).await.unwrap().retried, 1);

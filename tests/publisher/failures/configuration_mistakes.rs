@@ -166,6 +166,7 @@ async fn a_strange_answer_for_all_fails_none() {
 #[tokio::test]
 async fn a_deleted_group_fails_no_workflow() {
     let world = World::new().await;
+    world.freeze_clock().await;
     let workflows = published(&world, 3).await;
     let [edited, deleted, untouched] = workflows[..] else { panic!() };
     world.plan_faults(json!({"group_delete_secs": 24 * 3600})).await;

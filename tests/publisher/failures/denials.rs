@@ -11,6 +11,7 @@ use crate::world::{World, name, soon};
 #[tokio::test]
 async fn a_settled_denial_is_forgotten() {
     let world = World::new().await;
+    world.freeze_clock().await;
     let [first, second, other] = [
         world.create("0 1 * * *", "UTC").await,
         world.create("0 2 * * *", "UTC").await,

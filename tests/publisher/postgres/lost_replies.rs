@@ -67,6 +67,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: Arc<AtomicB
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_settles_return_no_attempt_twice() {
     let world = World::new().await;
+    world.freeze_clock().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [STRANGE]);
     world.publish().await;

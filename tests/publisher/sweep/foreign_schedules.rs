@@ -73,6 +73,7 @@ async fn verify_passes_overwrite_no_foreign_schedule() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.change(workflow, json!({"Description": ANOTHER, "ScheduleExpression": "cron(0 1 * * ? *)"})).await;
+    world.freeze_clock().await;
     world.execute("UPDATE publications SET verify_at = cronbox_now(), due_at = cronbox_now()").await;
     let report = world.publish().await;
     assert_eq!((report.retried, report.failed, report.updated), (1, 0, 0), "{report:?}");

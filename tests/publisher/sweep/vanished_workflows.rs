@@ -157,6 +157,7 @@ async fn a_fire_deletes_no_vanished_workflow() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.lose_workflows().await;
+    world.freeze_clock().await;
     assert_eq!(world.clean_up(workflow).await, OrphanCleanup::Enqueued);
     let report = world.publish().await;
     assert_eq!((report.deleted, report.retried), (0, 1), "{report:?}");
