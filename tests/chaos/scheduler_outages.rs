@@ -9,7 +9,9 @@ use tests::Way;
 use crate::setup::{BUSY, Field, Reply};
 
 const DUE: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now()";
-const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronbox_now() AND error_class IS NOT NULL";
+/// Due, or backed off. In one statement, because a publisher backs off what is due meanwhile.
+const WAITING: &str =
+    "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR due_at IS NOT NULL AND error_class IS NOT NULL";
 /// The publisher's limit of calls per second.
 const CAP: u32 = 50;
 
@@ -31,8 +33,7 @@ async fn no_workflow_fails_in_a_long_outage() {
         field.skip(300).await;
     }
     assert_eq!(field.story.count("SELECT COUNT(*) FROM outbox_events WHERE failed_on IS NOT NULL").await, 0);
-    let waiting = field.story.count(BACKED_OFF).await + field.story.count(DUE).await;
-    assert_eq!(waiting, 102, "all are still to be published");
+    assert_eq!(field.story.count(WAITING).await, 102, "all are still to be published");
 
     let mended = Instant::now();
     way.mend().await;
