@@ -94,6 +94,8 @@ impl Instance {
 fn spawn(dsn: &str, address: &str) -> Child {
     let mut app = Command::new(local::config::target_folder().join("debug/cronbox-app"));
     app.arg("serve").env_clear().envs([("DATABASE_URL", dsn), ("CRONBOX_BIND_ADDR", address), ("RUST_LOG", "off")]);
+    // If a storm takes longer than the grace of 300 s, a later turn of the watchdog would catch up the minutes since its beginning.
+    app.env("CRONBOX_JOB_WATCHDOG", "86400s");
     app.kill_on_drop(true).stdout(Stdio::null()).spawn().unwrap()
 }
 
