@@ -148,9 +148,10 @@ async fn calls_time_out_after_eight_seconds() {
 
 #[tokio::test]
 async fn an_unreachable_app_is_an_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // The system refuses connections to a socket that is bound and does not listen.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base = format!("http://{}", socket.local_addr().unwrap());
     let error = runner_trying(&base, 2).deliver_fire(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "the app did not answer: cannot connect");
 }
@@ -210,16 +211,14 @@ async fn pauses_double_up_to_four_seconds() {
 
 #[tokio::test]
 async fn refused_connections_are_tried_again() {
-    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = unused.local_addr().unwrap();
-    drop(unused);
+    // No other test can get the port of a bound socket, and the system refuses connections until it listens.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     let runner = runner_trying(&format!("http://{address}"), 8);
     let delivering = tokio::spawn(async move { runner.deliver_fire(event()).await });
     // A current-thread runtime: the first try is refused before this task continues.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind(address).unwrap();
     let listener = socket.listen(16).unwrap();
     let app = Router::new().route(INVOKE, post(|| async { Json(json!({"accepted": true})) }));
     tokio::spawn(async move { axum::serve(listener, app).await });
