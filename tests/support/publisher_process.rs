@@ -12,8 +12,8 @@ use crate::{Ended, PATIENCE, Runtime, find_kept_port};
 
 /// The name of the Lambda.
 pub const PUBLISHER: &str = "cronbox-dev-publisher";
-/// Enough to claim, too little to wait for many retries.
-const TICK: Duration = Duration::from_secs(12);
+/// Enough to claim, for which 10 s must be left after the way to the claim; too little to wait for many retries.
+const TICK: Duration = Duration::from_secs(15);
 
 /// The publisher as a Lambda.
 pub struct Lambda {

@@ -116,8 +116,8 @@ async fn one_refused_workflow_is_a_figure() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(DENIED));
     let mut ticker = Ticker::start(&world).await;
-    // Enough to claim, too little to wait for many retries.
-    ticker.runtime.end_after(TimeDelta::seconds(12));
+    // Enough to claim, for which 10 s must be left after the way to the claim; too little to wait for many retries.
+    ticker.runtime.end_after(TimeDelta::seconds(15));
     for _ in 0..3 {
         let (_, line) = ticker.tick().await;
         assert!(figure(&line, metric) >= threshold && line["failed"] == json!(0), "{line}");
