@@ -26,6 +26,18 @@ pub(crate) async fn session_without_limits(s: &Story) -> PgConnection {
     PgConnection::connect(&s.owner_dsn()).await.unwrap()
 }
 
+/// Removes the lock and statement timeouts of all the app's connections.
+pub(crate) async fn wait_long_for_locks(s: &Story) {
+    let mut connections = Vec::new();
+    for (_, pool) in s.app().pools.by_name() {
+        for _ in 0..pool.raw_pool().options().get_max_connections() {
+            let mut connection = pool.raw_pool().acquire().await.unwrap();
+            sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
+            connections.push(connection);
+        }
+    }
+}
+
 /// Runs turns of the job `prune` until one has found no table locked. A turn waits 100 ms for a table, which the app itself may be reading:
 /// every five seconds it reads the deletions in the audit log.
 pub(crate) async fn pruned(s: &Story) {

@@ -9,7 +9,7 @@ use serde_json::json;
 use tests::{PATIENCE, Story};
 
 use crate::catch_up::watchdog_races::WAITING;
-use crate::steps::{claimed, fire, hourly, session_without_limits, story_without_executor};
+use crate::steps::{claimed, fire, hourly, session_without_limits, story_without_executor, wait_long_for_locks};
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();
@@ -17,18 +17,6 @@ async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
         made.push(hourly(s, json!({})).await);
     }
     made
-}
-
-/// Removes the lock and statement timeouts of all the app's connections.
-async fn wait_long_for_locks(s: &Story) {
-    let mut connections = Vec::new();
-    for (_, pool) in s.app().pools.by_name() {
-        for _ in 0..pool.raw_pool().options().get_max_connections() {
-            let mut connection = pool.raw_pool().acquire().await.unwrap();
-            sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
-            connections.push(connection);
-        }
-    }
 }
 
 async fn fire_all(s: &Story, workflows: &[WorkflowId], time: &str) -> Vec<String> {

@@ -6,9 +6,10 @@ use serde_json::json;
 use tests::Story;
 
 use super::team::{notifications, rule, send, texts, webhook};
+use crate::catch_up::watchdog_races::WAITING;
 use crate::database::query_plans::{one_connection, read_of};
 use crate::receiver::{NOON, Receiver, accept, until_state};
-use crate::steps::{session_without_limits, story_without_executor};
+use crate::steps::{session_without_limits, story_without_executor, wait_long_for_locks};
 
 /// Where a channel of AWS leads.
 const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:alerts";
@@ -369,6 +370,50 @@ async fn the_days_of_an_outage_are_verified_after_it() {
     while s.job("verify").await != Did::Nothing {}
     let unproven = "SELECT count(*) FROM daily_verifications WHERE unproven = 1 AND finished_on IS NOT NULL";
     assert_eq!(s.count(unproven).await, 1);
+    s.end_early().await;
+}
+
+/// Two turns of the job `verify`, both of which wait for what this statement has locked before either goes on. A turn keeps nothing in
+/// its process, so they are those of two instances.
+async fn verify_twice_behind(s: &Story, lock: &'static str) {
+    let mut holder = session_without_limits(s).await;
+    sqlx::raw_sql(lock).execute(&mut holder).await.unwrap();
+    let release = async {
+        s.until(WAITING, 2).await;
+        sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
+    };
+    // A turn that fails ends the test.
+    tokio::join!(s.job("verify"), s.job("verify"), release);
+}
+
+/// Both begin a day at once, and both have compared a day before either has stored it.
+#[tokio::test]
+async fn two_instances_verify_a_day_once() {
+    let (s, channel) = team().await;
+    rule(&s, channel, json!({"event": "verify_difference"})).await;
+    let fields = json!({"name": "hourly", "cron_schedule": "0 * * * *", "timezone": "UTC", "catch_up_policy": "none"});
+    s.create_with(fields).await;
+    s.publish().await;
+    s.now_is("2026-03-03T00:30:00Z").await;
+    s.job("watchdog").await;
+    s.job("verify").await;
+    s.now_is("2026-03-06T00:30:00Z").await;
+    s.job("watchdog").await;
+    s.execute("DELETE FROM occurrences WHERE scheduled_time IN ('2026-03-03T18:00Z', '2026-03-04T18:00Z')").await;
+    wait_long_for_locks(&s).await;
+
+    // Each of them waits to insert its row of the day.
+    let begun = "BEGIN; INSERT INTO daily_verifications (day, started_on) VALUES ('2026-03-03', cronbox_now())";
+    verify_twice_behind(&s, begun).await;
+    // Each of them waits to store its part of the day.
+    s.execute("INSERT INTO daily_verifications (day, started_on) VALUES ('2026-03-04', cronbox_now())").await;
+    verify_twice_behind(&s, "BEGIN; SELECT FROM daily_verifications WHERE day = '2026-03-04' FOR UPDATE").await;
+
+    let days = "SELECT string_agg(day || ' ' || due || ' due ' || differences, ', ' ORDER BY day)
+                  FROM daily_verifications WHERE finished_on IS NOT NULL";
+    assert_eq!(s.table(days).await, "2026-03-02 12 due 0, 2026-03-03 24 due 1, 2026-03-04 24 due 1");
+    let differs = |day: &str| format!("The ledger of hourly differs at {day} 18:00 UTC: missing");
+    assert_eq!(texts(&s).await, [differs("2026-03-03"), differs("2026-03-04")]);
     s.end_early().await;
 }
 
