@@ -7,12 +7,15 @@ use ledger::bulk::{BulkCursor, PASS, Pass, advance_operations};
 use ledger::requested_fires::DefaultRate;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use sqlx::postgres::PgListener;
 use sqlx::{Connection as _, PgConnection};
-use tests::{Answer, Api, Story, refused_action};
+use tests::{Answer, Api, PATIENCE, Story, refused_action};
+use tokio::task::JoinHandle;
 
 use crate::backfills::requests::{ask, finished_backfill};
+use crate::catch_up::watchdog_races::WAITING;
 use crate::process::{App, idle};
-use crate::steps::{fire_on_time, hourly, story_without_executor};
+use crate::steps::{fire_on_time, hourly, session_without_limits, story_without_executor};
 
 async fn request(api: &Api, body: &Value) -> Answer {
     api.post("/api/v1/bulk", body).await
@@ -579,6 +582,158 @@ async fn failed_passes_count_their_items() {
     let failed = advance_operations(&s.pool, &cursor, PASS, DefaultRate(0), &s.clock, &mut pass).await;
     assert!(failed.is_err());
     assert_eq!((pass.processed, pass.edits), (1, 1));
+    s.end_early().await;
+}
+
+/// A turn of the job that applies a verb to two workflows, and fails at the second one.
+async fn fail_at_the_second(s: &Story, verb: &str) {
+    request(&s.editor(), &json!({"verb": verb})).await.expect(202);
+    s.execute(FAIL_AT_THE_SECOND).await;
+    let failed = s.try_job("bulk").await.unwrap_err();
+    assert!(format!("{failed:#}").contains("the disk is full"), "{failed:#}");
+    assert_eq!(s.count("SELECT processed::bigint FROM bulk_operations").await, 1);
+    s.execute("DROP TRIGGER fail_item ON bulk_items").await;
+}
+
+/// The run of the item before the failure does not wait for the next poll of its executor.
+#[tokio::test]
+async fn failed_turns_wake_the_executor() {
+    // No poll comes within the test.
+    let s = Story::with_app(|config| config.executor_poll_ms = 3_600_000).await;
+    for name in ["a", "b"] {
+        s.create_with(json!({"name": name})).await;
+    }
+    fail_at_the_second(&s, "fire").await;
+    let succeeded = "SELECT count(*) FROM runs WHERE state = 'succeeded'";
+    s.until(succeeded, 1).await;
+    // The next turn, which may be one of another instance, goes on with the second item.
+    s.job("bulk").await;
+    s.until(succeeded, 2).await;
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations WHERE state = 'finished' AND refused = 0").await, 1);
+    s.end().await;
+}
+
+/// The next notification of an edit to the publisher.
+async fn next_notification(listener: &mut PgListener) {
+    let notification = tokio::time::timeout(PATIENCE, listener.recv()).await.expect("a notification").unwrap();
+    assert_eq!(notification.channel(), "cronbox_outbox");
+}
+
+/// The edit of the item before the failure does not wait for the next poll of the publisher.
+#[tokio::test]
+async fn failed_turns_notify_the_publisher() {
+    let s = Story::today().await;
+    let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
+    listener.listen("cronbox_outbox").await.unwrap();
+    for name in ["a", "b"] {
+        s.create_with(json!({"name": name})).await;
+        // Each is notified once, so none is on its way when the job begins.
+        next_notification(&mut listener).await;
+    }
+    fail_at_the_second(&s, "pause").await;
+    next_notification(&mut listener).await;
+    s.job("bulk").await;
+    next_notification(&mut listener).await;
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'paused'").await, 2);
+    s.end().await;
+}
+
+/// A request with this reason waits in its transaction, after its turn has begun and before its operation is written.
+const WAIT_IN_THE_REQUEST: &str =
+    "CREATE FUNCTION wait_in_the_request() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$;
+     CREATE TRIGGER wait_in_the_request BEFORE INSERT ON bulk_operations
+         FOR EACH ROW WHEN (NEW.reason = 'waits') EXECUTE FUNCTION wait_in_the_request()";
+
+/// A request to pause the workflows of the story's team.
+fn pause_of_team(s: &Story, reason: &str) -> Value {
+    json!({"verb": "pause", "team_id": s.keys.team_id, "reason": reason, "replace_pause": true})
+}
+
+/// Sends a request that waits until the session is closed.
+async fn begin_waiting(s: &Story, api: Api) -> (PgConnection, JoinHandle<Answer>) {
+    let mut holder = session_without_limits(s).await;
+    sqlx::raw_sql("SELECT pg_advisory_lock(1)").execute(&mut holder).await.unwrap();
+    let body = pause_of_team(s, "waits");
+    let waiting = tokio::spawn(async move { request(&api, &body).await });
+    s.until(WAITING, 1).await;
+    (holder, waiting)
+}
+
+/// An admin stops what a team floods: its request for a team waits in another line than those of the team, and is in none of the team's
+/// limits of requests in progress. It takes no place of the team, either.
+#[tokio::test]
+async fn requests_of_admins_and_teams_wait_apart() {
+    let s = Story::with_app(|config| (config.team_edits_in_flight, config.edit_lock_timeout_ms) = (1, 600_000)).await;
+    s.create_with(json!({"name": "report"})).await;
+    s.execute(WAIT_IN_THE_REQUEST).await;
+    let body = pause_of_team(&s, "at once");
+    for (waits, other) in [(s.editor(), s.admin()), (s.admin(), s.editor())] {
+        let (holder, waiting) = begin_waiting(&s, waits).await;
+        request(&other, &body).await.expect(202);
+        assert!(!waiting.is_finished(), "the answer came while the first request waited");
+        holder.close().await.unwrap();
+        waiting.await.unwrap().expect(202);
+    }
+    let (holder, waiting) = begin_waiting(&s, s.editor()).await;
+    request(&s.editor(), &body).await.refused(429, "limit_edits_in_flight", None);
+    holder.close().await.unwrap();
+    waiting.await.unwrap().expect(202);
+    assert_eq!(s.count("SELECT count(*) FROM bulk_operations WHERE state = 'running'").await, 5);
+    s.end_early().await;
+}
+
+/// The operations of a team are processed in the order of their requests: that of an admin neither overtakes those of the team nor starves
+/// behind later ones.
+#[tokio::test]
+async fn operations_of_admins_keep_their_place() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    for name in ["a", "b"] {
+        s.create_with(json!({"name": name})).await;
+    }
+    for (nth, api) in [s.editor(), s.admin(), s.editor()].iter().enumerate() {
+        // The ids of operations begin with their time.
+        s.now_is(&format!("2026-03-02T08:00:0{nth}Z")).await;
+        request(api, &pause_of_team(&s, &format!("request {nth}"))).await.expect(202);
+    }
+    for processed in ["1 0 0", "2 0 0", "2 1 0", "2 2 0", "2 2 1", "2 2 2"] {
+        // A pass without time processes one item.
+        let (cursor, mut pass) = (BulkCursor::default(), Pass::default());
+        advance_operations(&s.pool, &cursor, Duration::ZERO, DefaultRate(0), &s.clock, &mut pass).await.unwrap();
+        assert_eq!(
+            s.table("SELECT string_agg(processed::text, ' ' ORDER BY id) FROM bulk_operations").await,
+            processed
+        );
+    }
+    let by_who_requested = "SELECT count(*) FROM audit_log a JOIN bulk_operations o ON o.actor = a.actor AND o.reason = a.after ->> 'pause_reason'
+                             WHERE a.verb = 'pause'";
+    assert_eq!(s.count(by_who_requested).await, 6);
+    s.end_early().await;
+}
+
+/// The ten operations of a team are those of its workflows, so that of an admin is one of them. The admin can end another one for it.
+#[tokio::test]
+async fn operations_of_admins_count_for_their_team() {
+    let s = Story::today().await;
+    s.create_with(json!({"name": "report"})).await;
+    let body = pause_of_team(&s, "incident");
+    let first = request(&s.editor(), &body).await.expect(202);
+    for _ in 1..10 {
+        request(&s.admin(), &body).await.expect(202);
+    }
+    for api in [s.editor(), s.admin()] {
+        request(&api, &body).await.refused(409, "bulk_running", None);
+    }
+    let path = format!("/api/v1/bulk/{}:cancel", first.json["id"].as_str().unwrap());
+    assert_eq!(s.admin().post_empty(&path).await.expect(200).json["state"], "cancelled");
+    request(&s.admin(), &body).await.expect(202);
+    request(&s.editor(), &body).await.refused(409, "bulk_running", None);
+    // Another team is not concerned.
+    let theirs = another_team(&s).await;
+    theirs
+        .post("/api/v1/workflows", &json!({"name": "a", "action": {"type": "log", "message": "m"}}))
+        .await
+        .expect(201);
+    request(&theirs, &json!({"verb": "pause"})).await.expect(202);
     s.end_early().await;
 }
 
