@@ -18,6 +18,8 @@ struct Gateway {
     client: reqwest::Client,
     /// How many answers to POST are lost.
     lost_posts: usize,
+    /// What it answers itself to reads of the workflow with the id 2024.
+    read_of_2024: Option<(StatusCode, &'static str)>,
     posts: AtomicUsize,
     reads: AtomicUsize,
 }
@@ -25,9 +27,17 @@ struct Gateway {
 impl Gateway {
     /// Listens before this app; returns its URL.
     async fn start(s: &Story, lost_posts: usize) -> (String, Arc<Self>) {
+        Self::start_with(s, lost_posts, None).await
+    }
+
+    async fn start_with(
+        s: &Story,
+        lost_posts: usize,
+        read_of_2024: Option<(StatusCode, &'static str)>,
+    ) -> (String, Arc<Self>) {
         let (app, client) = (s.url().to_owned(), reqwest::Client::new());
-        let gateway =
-            Arc::new(Self { app, client, lost_posts, posts: AtomicUsize::new(0), reads: AtomicUsize::new(0) });
+        let (posts, reads) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let gateway = Arc::new(Self { app, client, lost_posts, read_of_2024, posts, reads });
         let router = Router::new().fallback(forward).with_state(gateway.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -52,6 +62,9 @@ async fn forward(
     mut headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    if let Some(answer) = gateway.read_of_2024.filter(|_| uri.path() == "/api/v1/workflows/2024") {
+        return answer.into_response();
+    }
     headers.remove("host");
     let url = format!("{}{uri}", gateway.app);
     let answer = gateway.client.request(method.clone(), url).headers(headers).body(body).send().await.unwrap();
@@ -114,4 +127,35 @@ async fn a_wrong_address_is_said_at_once() {
     let person = Person::without_key().set("CRONBOX_KEY", "key").set("CRONBOX_URL", "http://127.0.0.1:9");
     let said = person.run(&["workflow", "fire", "1"]).await;
     assert!(said.code == 1 && said.err.contains("does not answer: check CRONBOX_URL"), "{said:?}");
+}
+
+/// A number may be the name of a workflow. Only the app's own answer that no workflow has this id says so: after any other failure the
+/// command would read or change the workflow with this name, and 2024 may be the id of another one.
+#[tokio::test]
+async fn failed_reads_make_no_id_a_name() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    person.ok(&["workflow", "create", "2024", "--log", "m"]).await;
+    // None of them asks for a repeat.
+    let failures = [
+        (StatusCode::SERVICE_UNAVAILABLE, r#"{"code": "read_too_slow", "detail": "it took 2 s"}"#, "it took 2 s"),
+        (StatusCode::INTERNAL_SERVER_ERROR, r#"{"code": "internal", "detail": "it failed"}"#, "it failed"),
+        (StatusCode::FORBIDDEN, r#"{"code": "forbidden", "detail": "not for you"}"#, "not for you"),
+        (StatusCode::NOT_FOUND, "no such page", "the app answered 404"),
+        (StatusCode::OK, "welcome", "but not as cronbox does"),
+    ];
+    for (status, body, sentence) in failures {
+        let (url, _gateway) = Gateway::start_with(&s, 0, Some((status, body))).await;
+        let person = Person::editor(&s).set("CRONBOX_URL", &url);
+        for words in [["workflow", "get", "2024"], ["workflow", "archive", "2024"]] {
+            let said = person.run(&words).await;
+            assert!(said.code != 0 && said.out.is_empty() && said.err.contains(sentence), "{words:?}: {said:?}");
+        }
+    }
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE state = 'active'").await, 1);
+    let not_found = r#"{"code": "not_found", "detail": "there is no such object"}"#;
+    let (url, _gateway) = Gateway::start_with(&s, 0, Some((StatusCode::NOT_FOUND, not_found))).await;
+    let person = person.set("CRONBOX_URL", &url);
+    assert_eq!(person.json(&["workflow", "get", "2024"]).await["name"], "2024");
+    s.end().await;
 }
