@@ -51,6 +51,7 @@ mod metrics {
     mod alarms;
     mod ledger_gauges;
     mod page;
+    mod waiting_runs;
 }
 
 /// What the publisher's statements read and leave in large tables.

@@ -19,7 +19,7 @@ use crate::world::{LIST, World, name};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The publisher as a Lambda that the test invokes.
-struct Ticker {
+pub(super) struct Ticker {
     _lambda: Child,
     lines: Lines<BufReader<ChildStdout>>,
     runtime: Arc<Runtime>,
@@ -27,7 +27,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    async fn start(world: &World) -> Ticker {
+    pub(super) async fn start(world: &World) -> Ticker {
         Self::start_with(world, &[]).await
     }
 
@@ -39,10 +39,15 @@ impl Ticker {
         Ticker { _lambda: lambda, lines, runtime, invoker }
     }
 
-    /// Invokes a tick; returns the answer and the metrics.
+    /// Invokes a tick with a sweep; returns the answer and the metrics.
     async fn tick(&mut self) -> ((String, Value), Value) {
+        self.tick_with(json!({"sweep": true})).await
+    }
+
+    /// Invokes a tick with this event.
+    pub(super) async fn tick_with(&mut self, event: Value) -> ((String, Value), Value) {
         let (invoke, answered) = &mut self.invoker;
-        invoke.send(json!({"sweep": true})).unwrap();
+        invoke.send(event).unwrap();
         let answered = answer(answered).await;
         (answered, metrics(&mut self.lines).await)
     }
