@@ -6,7 +6,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# A mirror fails for a moment, and a fresh machine installs its own updates, which locks dpkg.
+# A mirror may fail for a moment, and a fresh machine may install its own updates, which locks dpkg.
 patience='-o Acquire::Retries=10 -o DPkg::Lock::Timeout=600'
 # shellcheck disable=SC2086 # several words
 as_root apt-get $patience update -q

@@ -336,16 +336,21 @@ async fn the_day_before_is_verified_by_a_job() {
     s.end_early().await;
 }
 
-/// The job verifies each day that it has not verified, also those of an outage.
-#[tokio::test]
-async fn the_days_of_an_outage_are_verified_after_it() {
-    let (s, _) = team().await;
+/// A workflow of every hour whose lost times nothing catches up, on the day after its first one, which is verified.
+async fn verified_first_day(s: &Story) {
     let fields = json!({"name": "hourly", "cron_schedule": "0 * * * *", "timezone": "UTC", "catch_up_policy": "none"});
     s.create_with(fields).await;
     s.publish().await;
     s.now_is("2026-03-03T00:30:00Z").await;
     s.job("watchdog").await;
     s.job("verify").await;
+}
+
+/// The job verifies each day that it has not verified, also those of an outage.
+#[tokio::test]
+async fn the_days_of_an_outage_are_verified_after_it() {
+    let (s, _) = team().await;
+    verified_first_day(&s).await;
     assert_eq!(s.job("verify").await, Did::Nothing, "until the next day has ended");
     s.now_is("2026-03-06T00:30:00Z").await;
     s.job("watchdog").await;
@@ -391,12 +396,7 @@ async fn verify_twice_behind(s: &Story, lock: &'static str) {
 async fn two_instances_verify_a_day_once() {
     let (s, channel) = team().await;
     rule(&s, channel, json!({"event": "verify_difference"})).await;
-    let fields = json!({"name": "hourly", "cron_schedule": "0 * * * *", "timezone": "UTC", "catch_up_policy": "none"});
-    s.create_with(fields).await;
-    s.publish().await;
-    s.now_is("2026-03-03T00:30:00Z").await;
-    s.job("watchdog").await;
-    s.job("verify").await;
+    verified_first_day(&s).await;
     s.now_is("2026-03-06T00:30:00Z").await;
     s.job("watchdog").await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time IN ('2026-03-03T18:00Z', '2026-03-04T18:00Z')").await;
