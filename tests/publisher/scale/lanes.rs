@@ -8,7 +8,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::PATIENCE;
 
-use super::statement::{assert_flat, buffers, execute, stop_clock};
+use super::statement::{assert_flat, buffers, count_rows, execute, stop_clock};
 use crate::proxy::{Answer, Call};
 use crate::world::{World, name, soon};
 
@@ -228,32 +228,51 @@ async fn edits_without_a_team_are_claimed_by_age() {
     world.assert_settled().await;
 }
 
+/// So many due edits of one team, the oldest first.
+async fn due_edits(world: &World, team: i64, count: u32) {
+    let due = format!(
+        "INSERT INTO publications (workflow_id, desired_revision, spec_hash, team_id, due_at)
+         SELECT 1000000 * {team} + nth, 1, 'none', {team}, cronbox_now() - INTERVAL '1 hour' + nth * INTERVAL '1 ms'
+           FROM generate_series(1, {count}) AS nth
+         ON CONFLICT DO NOTHING"
+    );
+    execute(world, due).await;
+    execute(world, "ANALYZE publications".to_owned()).await;
+}
+
+/// The arguments of a choice for a batch of 100.
+const OF_A_BATCH: &str = "(NULL, NULL, 100, 10, 2)";
+
 /// A team has 1,000 due edits, and then 100,000; another team has one. A claim by team chooses by reading about a batch,
 /// and takes what was chosen by its key.
 #[tokio::test]
 async fn claims_by_team_read_a_batch() {
     let world = World::new().await;
     let (team, other) = (world.team, other_team(&world).await);
-    let chosen: Vec<String> = (1_000_501..=1_000_550).map(|id: i64| id.to_string()).collect();
+    due_edits(&world, other, 1).await;
+    let chosen: Vec<String> = (501..=550).map(|nth: i64| (1_000_000 * team + nth).to_string()).collect();
     let chosen = chosen.join(",");
     let claim = format!("('x', 60, 100, 10, FALSE, 2, 0, 1000000, FALSE, NULL, NULL, NULL, 100, 100, '{{{chosen}}}')");
     let mut read = Vec::new();
     for count in [1_000, 100_000] {
-        let due = format!(
-            "INSERT INTO publications (workflow_id, desired_revision, spec_hash, team_id, due_at)
-             SELECT 1000000 + nth, 1, 'none', {team}, cronbox_now() - INTERVAL '1 hour' + nth * INTERVAL '1 ms'
-               FROM generate_series(1, {count}) AS nth
-              UNION ALL
-             SELECT 2000000, 1, 'none', {other}, cronbox_now()
-             ON CONFLICT DO NOTHING"
-        );
-        execute(&world, due).await;
-        execute(&world, "ANALYZE publications".to_owned()).await;
-        read.push([
-            buffers(&world, "choose by team", "(NULL, NULL, 100, 10, 2)").await,
-            buffers(&world, "claim: ", &claim).await,
-        ]);
+        due_edits(&world, team, count).await;
+        read.push([buffers(&world, "choose by team", OF_A_BATCH).await, buffers(&world, "claim: ", &claim).await]);
     }
     assert_flat("choose by team", read[0][0], read[1][0]);
     assert_flat("a claim of what was chosen", read[0][1], read[1][1]);
+}
+
+/// The edits of a single team are the same team by team and by age, so its claims take nothing by its key.
+#[tokio::test]
+async fn a_backlog_of_one_team_is_not_shared() {
+    let world = World::new().await;
+    let (team, other) = (world.team, other_team(&world).await);
+    due_edits(&world, team, 1_000).await;
+    assert_eq!(count_rows(&world, "choose by team", OF_A_BATCH).await, 0);
+    due_edits(&world, other, 1).await;
+    assert_eq!(
+        count_rows(&world, "choose by team", OF_A_BATCH).await,
+        51,
+        "the edit of the other team, and half a batch"
+    );
 }

@@ -47,6 +47,16 @@ pub(crate) async fn buffers(world: &World, label: &str, arguments: &str) -> i64 
     most
 }
 
+/// How many rows a shipped statement returns for these arguments.
+pub(crate) async fn count_rows(world: &World, label: &str, arguments: &str) -> usize {
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    let prepare = format!("PREPARE shipped AS {}", shipped(label));
+    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut session).await.unwrap();
+    let returned = sqlx::raw_sql(AssertSqlSafe(format!("EXECUTE shipped{arguments}"))).fetch_all(&mut session).await;
+    session.close().await.unwrap();
+    returned.unwrap().len()
+}
+
 async fn explained(session: &mut PgConnection, explain: &str) -> i64 {
     sqlx::raw_sql("BEGIN").execute(&mut *session).await.unwrap();
     let row = sqlx::raw_sql(AssertSqlSafe(explain.to_owned())).fetch_one(&mut *session).await.unwrap();

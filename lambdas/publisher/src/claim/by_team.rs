@@ -18,8 +18,8 @@ pub(super) struct Demand {
     pub(super) crashes: i32,
 }
 
-/// Chooses edits: the oldest one of each team, then the second one of each, and so on. A choice that fails is logged, and
-/// the claim goes on by age.
+/// Chooses edits: the oldest one of each team, then the second one of each, and so on; none if only one team has due edits.
+/// A choice that fails is logged, and the claim goes on by age.
 pub(super) async fn choose_or_none(pool: &PgPool, demand: Demand, marks: Marks) -> Vec<i64> {
     choose_by_team(pool, demand, marks).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "edits not chosen team by team; this claim takes them by age");
@@ -54,7 +54,8 @@ async fn choose_by_team(pool: &PgPool, demand: Demand, marks: Marks) -> sqlx::Re
                     LIMIT 1
              ) AS oldest
         ), share AS MATERIALIZED (
-            SELECT ($3::bigint + count(*) - 1) / GREATEST(1, count(*)) AS edits FROM waiting
+            -- of a single team nothing: its edits team by team are its edits by age
+            SELECT CASE WHEN count(*) > 1 THEN ($3::bigint + count(*) - 1) / count(*) ELSE 0 END AS edits FROM waiting
         )
         SELECT edit.workflow_id AS "workflow_id!"
           FROM waiting AS w
