@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Executes two commands at once: `beside.py LOG BESIDE MAIN`.
+
+BESIDE has the lowest priority, so it takes the processor only while MAIN waits. What it prints is in the file LOG, and is printed if it
+fails. If MAIN fails or is stopped, BESIDE is stopped with all processes that it started. The exit code is that of the first one that fails.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+
+def stop(beside: subprocess.Popen) -> None:
+    """Stops the command and what it started, which are a session of their own."""
+    if beside.poll() is None:
+        os.killpg(beside.pid, signal.SIGTERM)
+        beside.wait()
+
+
+def main(log: str, beside_command: str, main_command: str) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    pathlib.Path(log).parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as output:
+        niced = ["nice", "-n", "19", "sh", "-c", beside_command]
+        beside = subprocess.Popen(niced, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        if code := subprocess.call(["sh", "-c", main_command]):
+            return code
+        print(f"beside: waiting for `{beside_command}`, which writes {log}", flush=True)
+        if code := beside.wait():
+            sys.stdout.write(pathlib.Path(log).read_text(errors="replace"))
+            print(f"beside: `{beside_command}` failed", file=sys.stderr)
+        return code
+    finally:
+        stop(beside)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
