@@ -208,6 +208,24 @@ async fn clients_in_trusted_networks_name_no_other() {
     s.end().await;
 }
 
+/// A proxy appends the address to the line that the client sent, here with a byte that is no text.
+#[tokio::test]
+async fn unreadable_entries_do_not_hide_the_client() {
+    let s = Story::with_app(|config| {
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        config.trusted_hops = Some(1);
+    })
+    .await;
+    let key = json!({"name": "k", "kind": "admin", "allowed_cidrs": ["127.0.0.0/8"]});
+    let key = s.admin().post("/api/v1/keys", &key).await.expect(201).json;
+    let stolen = Api::new(s.url(), key["key"].as_str().unwrap());
+    stolen.get("/api/v1/keys").await.expect(200);
+    let request = stolen.request(Method::GET, "/api/v1/keys");
+    let answer = tests::send_request(request.header("x-forwarded-for", &b"\xff, 203.0.113.9"[..])).await;
+    answer.refused(403, "address_not_allowed", None);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn requests_of_an_address_are_limited() {
     let s = Story::with_app(|config| {
