@@ -176,3 +176,48 @@ async fn only_admins_read_the_words_of_aws() {
     assert_eq!(shown["sync"]["last_error"], "the stored cron cannot be read: x", "it is about the workflow only");
     s.end_early().await;
 }
+
+/// Fires that EventBridge and the runner did not deliver, as the publisher mirrors them, and a message to AWS that was refused.
+const UNDELIVERED: &str = "
+    INSERT INTO dead_letters (queue, message_id, kind, team_id, workflow_id, scheduled_time, error, attributes, body, body_bytes,
+                              first_seen, last_seen, state, result)
+    SELECT l.queue, l.queue, 'fire', w.team_id, w.id, cronbox_now(), l.error, '{\"SCHEDULE_ARN\": \"arn:aws:scheduler:r:123456789012:schedule/g/s\"}',
+           '{\"FunctionName\": \"arn:aws:lambda:r:123456789012:function:runner\"}', 10, cronbox_now(), cronbox_now(), l.state, l.result
+      FROM workflows w
+     CROSS JOIN (VALUES ('schedules', 'AccessDeniedException: User: arn:aws:sts::123456789012:assumed-role/e is not authorized', 'redrive_failed',
+                         'the scheduler key cannot be fetched: User: arn:aws:sts::123456789012:assumed-role/p is not authorized'),
+                        ('runner', 'the scheduler key cannot be fetched: User: arn:aws:sts::123456789012:assumed-role/r is not authorized \
+                                    (NoKey, RetriesExhausted)', 'present', NULL)) AS l (queue, error, state, result)
+     ORDER BY l.queue DESC;
+    INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, last_error, created_on, failed_on)
+    SELECT '0195573e-0000-7000-8000-000000000000', id, team_id, 'missed', 1, 'failed',
+           'AuthorizationError: User: arn:aws:sts::123456789012:assumed-role/n is not authorized', cronbox_now(), cronbox_now()
+      FROM notification_channels";
+
+/// A team reads codes, and asks an operator for the rest.
+#[tokio::test]
+async fn only_admins_read_undelivered_words_of_aws() {
+    let s = Story::today().await;
+    s.create("0 9 * * *", "UTC").await;
+    let channel = json!({"name": "n", "kind": "aws", "target_arn": "arn:aws:sns:eu-west-1:210987654321:alerts"});
+    s.editor().post("/api/v1/notification-channels", &channel).await.expect(201);
+    s.execute(UNDELIVERED).await;
+    let listed = s.editor().get("/api/v1/dead-letters").await.expect(200).json["items"].clone();
+    let said: Vec<Value> = listed.as_array().unwrap().iter().map(|one| json!([one["error"], one["result"]])).collect();
+    let not_posted = "the fire could not be posted: ask an operator for the reason";
+    assert_eq!(json!(said), json!([["NoKey", null], ["AccessDeniedException", not_posted]]));
+    let id = |at: usize| format!("/api/v1/dead-letters/{}", listed[at]["id"]);
+    let message = "/api/v1/notification-messages/0195573e-0000-7000-8000-000000000000";
+    let lists = ["/api/v1/dead-letters", "/api/v1/notification-messages"].map(str::to_owned);
+    for path in lists.into_iter().chain([id(0), id(1), message.to_owned()]) {
+        let (shown, words) =
+            (s.editor().get(&path).await.expect(200).text, s.admin().get(&path).await.expect(200).text);
+        assert!(!shown.contains("123456789012"), "{path}: {shown}");
+        assert!(words.contains("arn:aws:sts::123456789012"), "{path}: {words}");
+    }
+    let shown = s.editor().get(&id(0)).await.expect(200).json;
+    assert_eq!((&shown["body"], &shown["attributes"]), (&Value::Null, &Value::Null));
+    let retried = s.editor().post_empty(&format!("{message}:retry")).await.expect(200).json;
+    assert_eq!(retried["last_error"], "AuthorizationError: AWS refuses the message, ask an operator");
+    s.end_early().await;
+}

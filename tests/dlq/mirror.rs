@@ -86,9 +86,12 @@ async fn operators_redrive_what_teams_see() {
     let said = json!([first["workflow_id"], first["scheduled_time"], first["kind"], first["tries"], first["body"]]);
     assert_eq!(said, json!([a, "2026-03-02T09:00:00Z", "fire", 1, null]));
     let id = first["id"].as_i64().unwrap();
-    let whole = s.editor().get(&format!("/api/v1/dead-letters/{id}")).await.expect(200).json;
+    let whole = s.admin().get(&format!("/api/v1/dead-letters/{id}")).await.expect(200).json;
     assert_eq!(whole["body"], unsent(a).body.to_string());
     assert_eq!(whole["attributes"]["ERROR_CODE"], "AccessDeniedException");
+    let of_team = s.editor().get(&format!("/api/v1/dead-letters/{id}")).await.expect(200).json;
+    let said = json!([of_team["error"], of_team["body"], of_team["attributes"]]);
+    assert_eq!(said, json!(["AccessDeniedException", null, null]), "its words name the account and its roles");
     other.get(&format!("/api/v1/dead-letters/{id}")).await.refused(404, "not_found", None);
     request(&s.editor(), id, "redrive").await.refused(403, "forbidden", None);
 

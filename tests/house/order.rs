@@ -167,7 +167,7 @@ static HOUSES: [House; 27] = [
             ("secrets", "secrets"),
             ("outbox", "outbox notify"),
             ("audit", "audit events"),
-            ("values", "database_time failpoint id keyset reasons signing sync trigger"),
+            ("values", "aws_errors database_time failpoint id keyset reasons signing sync trigger"),
             ("definition", "definition"),
         ],
     },

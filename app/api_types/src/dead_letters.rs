@@ -26,7 +26,7 @@ pub struct DeadLetterView {
     pub workflow_id: Option<i64>,
     /// The scheduled time of the fire.
     pub scheduled_time: Option<DateTime<Utc>>,
-    /// The error of the service that gave up, or why the message cannot be read.
+    /// The error of the service that gave up, or why the message cannot be read; only its code for others than admins.
     pub error: String,
     /// How often that service tried; null: the message does not say.
     pub tries: Option<i64>,
@@ -42,8 +42,8 @@ pub struct DeadLetterView {
     pub requested_on: Option<DateTime<Utc>>,
     /// How often the publisher tried to redrive it.
     pub attempt_count: i32,
-    /// The app's answer to the last redrive (`accepted`, `duplicate`, `workflow_gone`, or the reason of a refusal), why there was none, or
-    /// `left_the_queue`, with `_before_redrive` or `_before_discard` if that was requested.
+    /// The app's answer to the last redrive (`accepted`, `duplicate`, `workflow_gone`, or the reason of a refusal), why there was none
+    /// (for admins), or `left_the_queue`, with `_before_redrive` or `_before_discard` if that was requested.
     pub result: Option<String>,
     /// The run that the redrive started.
     pub run_id: Option<Uuid>,
@@ -51,9 +51,9 @@ pub struct DeadLetterView {
     pub settled_on: Option<DateTime<Utc>>,
     /// Bytes of the body.
     pub body_bytes: i64,
-    /// The first 16 KiB of the body; null in a list.
+    /// The first 16 KiB of the body; null in a list, and for others than admins.
     pub body: Option<String>,
-    /// The attributes, each cut to 1,000 characters; null in a list.
+    /// The attributes, each cut to 1,000 characters; null in a list, and for others than admins.
     pub attributes: Option<BTreeMap<String, String>>,
 }
 

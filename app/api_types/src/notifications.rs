@@ -273,7 +273,8 @@ pub struct MessageView {
     pub due_at: Option<DateTime<Utc>>,
     /// How often it was tried.
     pub attempt_count: i32,
-    /// Why the last attempt failed; of an e-mail that was sent: which recipients the mail server refused.
+    /// Why the last attempt failed; of an e-mail that was sent: which recipients the mail server refused. Only admins read
+    /// the words of AWS.
     pub last_error: Option<String>,
     /// When it was made of its notifications.
     pub created_on: DateTime<Utc>,

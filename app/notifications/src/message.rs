@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
+use workflows::aws_errors::{StoredError, error_for_team};
 
 use crate::channel::Channel;
 
@@ -42,6 +43,13 @@ pub enum Retry {
 }
 
 impl Message {
+    /// For the members of a team: without the words of AWS.
+    #[must_use]
+    pub fn for_team(self) -> Self {
+        let last_error = self.last_error.as_deref().map(|error| error_for_team(StoredError::Message { error }));
+        Self { last_error, ..self }
+    }
+
     /// The view of the API.
     #[must_use]
     pub fn view(&self) -> MessageView {

@@ -47,6 +47,17 @@ impl Notification {
         }
     }
 
+    /// Its facts for the channels of its team: those of a failed edit have a sentence in place of the words of EventBridge.
+    pub(crate) fn facts_for_team(&self) -> Value {
+        let mut facts = self.facts.clone();
+        if self.event() == NotificationEvent::SyncFailed
+            && let Some(members) = facts.as_object_mut()
+        {
+            members.insert("error".to_owned(), text::sync_error_of(&self.facts).into());
+        }
+        facts
+    }
+
     /// The view of the API.
     #[must_use]
     pub fn view(&self) -> NotificationView {

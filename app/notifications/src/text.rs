@@ -3,6 +3,7 @@
 use api_types::notifications::NotificationEvent as Event;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use workflows::aws_errors::{REFUSED, StoredError, error_for_team};
 use workflows::reasons::Reason;
 
 /// What a sentence says.
@@ -40,7 +41,7 @@ pub(crate) fn sentence(said: &Said<'_>) -> String {
             format!("{name} was skipped {} in a row, because a run before had not ended", times(facts, "times"))
         }
         Event::AutoPaused => format!("cronbox paused {name}: it failed {} in a row", times(facts, "failures")),
-        Event::SyncFailed => format!("EventBridge refuses the schedule of {name}{}", error_of(facts)),
+        Event::SyncFailed => sync_failure(&name, facts),
         Event::DriftRepaired => {
             let class = facts["class"].as_str().unwrap_or("changed");
             format!("The schedule of {name} in EventBridge differed ({class}) and is repaired")
@@ -132,6 +133,22 @@ fn times(facts: &Value, field: &str) -> String {
 
 fn how_it_ended(facts: &Value) -> &'static str {
     if facts["state"] == "timed_out" { "timed out" } else { "failed" }
+}
+
+/// `EventBridge refuses the schedule of payroll: the error`, as its team may read it.
+fn sync_failure(name: &str, facts: &Value) -> String {
+    let error = sync_error_of(facts);
+    // The sentence for teams has the same beginning.
+    let rest = error.strip_prefix(REFUSED).map_or_else(|| format!(": {error}"), str::to_owned);
+    format!("{REFUSED} of {name}{rest}")
+}
+
+/// The error of an edit that EventBridge refuses, without the words of AWS, which rows from before migration 144 have.
+#[must_use]
+pub(crate) fn sync_error_of(facts: &Value) -> String {
+    // Only a permanent error is notified.
+    let class = facts["error_class"].as_str().or(Some("permanent"));
+    error_for_team(StoredError::Publication { class, error: facts["error"].as_str().unwrap_or_default() })
 }
 
 /// `: the error`, as a sentence if it is a code.

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::audit::{self, Edit, Entry};
+use crate::aws_errors::{Service, StoredError, error_for_team};
 use crate::keyset::KeysetPage;
 
 /// A message of a dead-letter queue.
@@ -59,6 +60,20 @@ pub struct DeadLetter {
     pub run_id: Option<Uuid>,
     /// Since when nothing more is to be done.
     pub settled_on: Option<DateTime<Utc>>,
+}
+
+impl DeadLetter {
+    /// For the members of a team. Body and attributes are the request of EventBridge or Lambda, with ARNs of the operator.
+    #[must_use]
+    pub fn for_team(self) -> Self {
+        let service = match self.queue {
+            LetterQueue::Schedules => Service::EventBridge,
+            LetterQueue::Runner | LetterQueue::Publisher => Service::Lambda,
+        };
+        let error = error_for_team(StoredError::DeadLetter { service, error: &self.error });
+        let result = self.result.as_deref().map(|result| error_for_team(StoredError::Redrive { result }));
+        Self { error, result, attributes: None, body: None, ..self }
+    }
 }
 
 /// A dead-letter queue.

@@ -10,11 +10,13 @@
 //! | 2 outbox | `outbox.rs`, `notify.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 5 dead letters | `dead_letters.rs`: what the publisher mirrored |
+//! | 4, 5, 7 | `aws_errors.rs`: what a team reads of the errors of AWS |
 //!
 //! This crate imports `schedule` and `db`, and no other crate of ours. It must not depend on axum, on an HTTP client or
 //! on an AWS client, so no call leaves the process inside the transaction of an edit.
 
 pub mod audit;
+pub mod aws_errors;
 pub mod database_time;
 pub mod dead_letters;
 pub mod definition;

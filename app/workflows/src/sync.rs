@@ -2,6 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::aws_errors::{StoredError, error_for_team};
+
 /// How far EventBridge has applied the edits of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -36,28 +38,12 @@ pub struct Sync {
     pub applied_at: Option<DateTime<Utc>>,
 }
 
-/// What the publisher says of a cron or a timezone that it cannot read; it is about the workflow only.
-const UNREADABLE: &str = "the stored ";
-
 impl Sync {
     /// For the members of a team: the words of EventBridge name the account, its roles and its quotas.
     #[must_use]
     pub fn without_words_of_aws(self) -> Self {
         let class = self.error_class.as_deref();
-        let last_error = self.last_error.map(|stored| match class {
-            _ if stored.starts_with(UNREADABLE) => stored,
-            Some("transient") => "EventBridge does not answer; the publisher tries again".to_owned(),
-            Some("environment") => {
-                "EventBridge refuses a setting, a permission or a quota of the deployment: ask an operator; the \
-                 publisher tries again"
-                    .to_owned()
-            }
-            Some("permanent") => {
-                "EventBridge refuses the schedule: change its cron, timezone or dates, or ask an operator for the reason"
-                    .to_owned()
-            }
-            _ => "EventBridge has not accepted the schedule yet; the publisher tries again".to_owned(),
-        });
-        Self { last_error, ..self }
+        let stored = self.last_error.as_deref().map(|error| StoredError::Publication { class, error });
+        Self { last_error: stored.map(error_for_team), ..self }
     }
 }

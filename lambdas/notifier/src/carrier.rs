@@ -89,7 +89,8 @@ impl Carrier {
     }
 }
 
-/// The code and the words of AWS, or why AWS did not answer.
+/// The code and the words of AWS, or why AWS did not answer. `workflows::aws_errors` parses both, because teams read no
+/// words of AWS.
 fn in_words(error: impl ProvideErrorMetadata + std::error::Error + Send + Sync + 'static) -> String {
     match error.code() {
         Some(code) => format!("{code}: {}", error.message().unwrap_or_default()),

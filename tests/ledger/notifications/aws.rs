@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Method, Uri};
 use local::config::target_folder;
 use local::postgres::{Login, log_in_as};
 use serde_json::{Value, json};
-use tests::{Moto, Runtime, Story};
+use tests::{Api, Moto, Runtime, Story};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -160,6 +160,14 @@ async fn messages(s: &Story) -> BTreeMap<String, Value> {
     items.map(|item| (item["id"].as_str().unwrap().to_owned(), item.clone())).collect()
 }
 
+/// Why messages were not sent, as a caller reads it.
+async fn errors_for(api: &Api) -> Vec<String> {
+    let page = api.get("/api/v1/notification-messages?limit=200").await.expect(200).json;
+    sorted(
+        page["items"].as_array().unwrap().iter().map(|item| item["last_error"].as_str().unwrap().to_owned()).collect(),
+    )
+}
+
 fn sorted(mut ids: Vec<String>) -> Vec<String> {
     ids.sort();
     ids
@@ -255,10 +263,13 @@ async fn refused_targets_become_dead_letters() {
     assert_eq!(notifier.tick().await, json!({"sent": 0, "retried": 0, "failed": 2}));
     let failed = messages(&s).await;
     assert!(failed.values().all(|message| message["state"] == "failed" && message["attempt_count"] == 20));
-    let errors = sorted(failed.values().map(|message| message["last_error"].as_str().unwrap().to_owned()).collect());
+    let refused = ["NotFound", "ResourceNotFoundException"]
+        .map(|code| format!("{code}: AWS refuses the message, ask an operator"));
+    assert_eq!(errors_for(&s.editor()).await, refused);
     assert_eq!(
-        errors,
-        ["NotFound: Endpoint does not exist", "ResourceNotFoundException: Event bus late does not exist."]
+        errors_for(&s.admin()).await,
+        ["NotFound: Endpoint does not exist", "ResourceNotFoundException: Event bus late does not exist."],
+        "only an admin reads the words of AWS"
     );
 
     aws.make_topic("late").await;

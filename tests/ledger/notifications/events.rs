@@ -430,9 +430,57 @@ async fn an_edit_that_cannot_be_published_is_notified() {
     assert_eq!(texts(&s).await, ["The schedule of payroll in EventBridge differed (changed) and is repaired"]);
     s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'no such role', due_at = NULL").await;
     s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'no such role'").await;
-    assert_eq!(texts(&s).await[1..], ["EventBridge refuses the schedule of payroll: no such role"]);
+    assert_eq!(texts(&s).await[1..], [REFUSED]);
     s.edit(workflow, json!({"cron_schedule": "1 9 * * *"})).await;
     s.end().await;
+}
+
+/// What the team reads of it.
+const REFUSED: &str = "EventBridge refuses the schedule of payroll: change its cron, timezone or dates, or ask an operator for the reason";
+/// As AWS answers if a policy denies a call, for one of the workflows; and the publisher's own sentence, for the other one.
+const FAILED: &str = "
+    UPDATE publications SET error_class = 'permanent', due_at = NULL, last_error = 'User: arn:aws:sts::123456789012:assumed-role/p is not authorized'
+     WHERE workflow_id = (SELECT id FROM workflows WHERE name = 'payroll');
+    UPDATE publications SET error_class = 'permanent', due_at = NULL, last_error = 'the stored cron cannot be read: x'
+     WHERE workflow_id = (SELECT id FROM workflows WHERE name = 'unreadable')";
+/// The facts of the version before.
+const FACTS_WITH_WORDS: &str = r#"
+    UPDATE notifications SET facts = '{"error": "User: arn:aws:sts::123456789012:assumed-role/p is not authorized", "revision": 1}'
+     WHERE NOT facts ? 'error'"#;
+
+/// The words of EventBridge name the account and its roles. Neither a new row has them, nor what is shown and sent of an old one.
+#[tokio::test]
+async fn notifications_have_no_words_of_aws() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let channel = webhook(&s, &receiver).await;
+    rule(&s, channel, json!({"event": "sync_failed", "group_secs": 0})).await;
+    for name in ["payroll", "unreadable"] {
+        s.create_with(json!({"name": name, "cron_schedule": "0 9 * * *", "timezone": "UTC"})).await;
+    }
+    s.publish().await;
+    s.execute(FAILED).await;
+    let facts = s.table("SELECT (facts - 'revision')::text FROM notifications ORDER BY id").await;
+    let unreadable = r#"{"error": "the stored cron cannot be read: x", "error_class": "permanent"}"#;
+    assert_eq!(facts, [r#"{"error_class": "permanent"}"#, unreadable].join("\n"));
+    let shown = [REFUSED, "EventBridge refuses the schedule of unreadable: the stored cron cannot be read: x"];
+    assert_eq!(texts(&s).await, shown);
+
+    s.execute(FACTS_WITH_WORDS).await;
+    assert_eq!(texts(&s).await, shown);
+    send(&s).await;
+
+    let sent = receiver.calls();
+    let mut items: Vec<_> = sent.iter().flat_map(|one| one["data"]["notifications"].as_array().unwrap()).collect();
+    items.sort_by_key(|item| item["id"].as_i64());
+    let texts: Vec<_> = items.iter().map(|item| item["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, shown);
+    let errors: Vec<_> = items.iter().map(|item| item["facts"]["error"].as_str().unwrap()).collect();
+    let refused =
+        "EventBridge refuses the schedule: change its cron, timezone or dates, or ask an operator for the reason";
+    assert_eq!(errors, [refused, "the stored cron cannot be read: x"]);
+    assert!(sent.iter().all(|message| !message.to_string().contains("arn:")), "{sent:?}");
+    s.end_early().await;
 }
 
 /// A rule of a workflow is about no other one, and a rule of a team about no other team.

@@ -143,7 +143,7 @@ impl Item {
             "happened_on": notification.happened_on,
             "run_id": notification.run_id,
             "scheduled_time": notification.scheduled_time,
-            "facts": notification.facts,
+            "facts": notification.facts_for_team(),
             "link": link,
         });
         Self { text, link, document }

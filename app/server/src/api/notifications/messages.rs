@@ -1,5 +1,6 @@
 //! Step 7 of 7: the API of messages: which were delivered, and which were not.
 
+use access::keys::Kind;
 use api_types::notifications::{MessageState, MessageView};
 use axum::Json;
 use axum::extract::State;
@@ -57,7 +58,15 @@ pub(crate) async fn list_messages(
     }
     tx.commit().await?;
     let found = KeysetPage::merge(pages, limit, KeyOrder::Descending, |one: &Message| one.id);
-    page::answer_page(found, |one| one.id, |one| one.view()).await
+    page::answer_page(found, |one| one.id, move |one| view_message(caller.kind, one)).await
+}
+
+/// Only an admin reads the words of AWS, to which messages of channels of the kind `aws` go.
+fn view_message(kind: Kind, message: Message) -> MessageView {
+    match kind {
+        Kind::Admin => message.view(),
+        Kind::Team | Kind::Scheduler => message.for_team().view(),
+    }
 }
 
 /// Read a message.
@@ -71,7 +80,7 @@ pub(crate) async fn get_message(
 ) -> Result<Json<MessageView>, Error> {
     let mut connection = app.pools.reads.acquire().await?;
     let found = message::find_message(&mut connection, id, caller.team_id).await?;
-    Ok(Json(found.ok_or_else(Error::not_found)?.view()))
+    Ok(Json(view_message(caller.kind, found.ok_or_else(Error::not_found)?)))
 }
 
 /// Deliver a failed message again, under the same id.
@@ -101,5 +110,5 @@ pub(crate) async fn retry_message(
     }
     let after = message::find_message(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
-    Ok(Json(after.view()))
+    Ok(Json(view_message(caller.kind, after)))
 }

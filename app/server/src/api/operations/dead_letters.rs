@@ -1,5 +1,6 @@
 //! Steps 5 and 6 of 7: the API of the dead letters: the mirrored messages, and requests to redrive or discard one.
 
+use access::keys::Kind;
 use api_types::dead_letters::DeadLetterView;
 use axum::Json;
 use axum::extract::State;
@@ -65,10 +66,10 @@ pub(crate) async fn list_dead_letters(
     }
     tx.commit().await?;
     let found = KeysetPage::merge(pages, filter.limit, KeyOrder::Descending, |letter: &DeadLetter| letter.id);
-    page::answer_page(found, |letter| letter.id, DeadLetterView::view_from).await
+    page::answer_page(found, |letter| letter.id, move |letter| view_letter(caller.kind, letter)).await
 }
 
-/// Read a message of a dead-letter queue, with its body.
+/// Read a message of a dead-letter queue, for admins with its body.
 #[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "operations", params(("id" = i64, Path)),
     responses((status = 200, body = DeadLetterView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -79,7 +80,15 @@ pub(crate) async fn get_dead_letter(
 ) -> Result<Json<DeadLetterView>, Error> {
     let mut connection = app.pools.reads.acquire().await?;
     let found = dead_letters::find_dead_letter(&mut connection, id, caller.team_id).await?;
-    Ok(Json(to_view(found.ok_or_else(Error::not_found)?)))
+    Ok(Json(view_letter(caller.kind, found.ok_or_else(Error::not_found)?)))
+}
+
+/// What a caller reads of a message: only an admin reads the words of AWS.
+fn view_letter(kind: Kind, letter: DeadLetter) -> DeadLetterView {
+    match kind {
+        Kind::Admin => to_view(letter),
+        Kind::Team | Kind::Scheduler => to_view(letter.for_team()),
+    }
 }
 
 /// Requests a redrive or a discard of a message.
@@ -100,7 +109,7 @@ pub(crate) async fn act_on_dead_letter(
     match dead_letters::request_for_letter(&mut tx, id, request, &edit).await? {
         Requested::Done(letter) => {
             tx.commit().await?;
-            Ok((StatusCode::ACCEPTED, Json(to_view(*letter))))
+            Ok((StatusCode::ACCEPTED, Json(view_letter(caller.kind, *letter))))
         }
         Requested::Unknown => Err(Error::not_found()),
         Requested::NoFire => {
