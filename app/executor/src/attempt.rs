@@ -290,7 +290,7 @@ impl Executor {
             if self.write_in_batch(run, &mut verdict).await == Ownership::Ours {
                 return Left::Written(verdict);
             }
-            match self.try_write_down(run, &verdict).await {
+            match self.try_write_down(run, &mut verdict).await {
                 Ok(Ownership::Ours) => return Left::Written(verdict),
                 Ok(Ownership::Lost) => {
                     tracing::warn!(run_id = %run.id, "run lost before its outcome was recorded; the outcome is kept as a late result");
@@ -309,12 +309,13 @@ impl Executor {
     async fn write_in_batch(&self, run: &Claimed, verdict: &mut Verdict) -> Ownership {
         // A run that is tried again does not end.
         let (Some(ends), None) = (&self.ends, verdict.again_at) else { return Ownership::Lost };
-        let ended = ends.end_run(run, &verdict.finished(verdict.state), self.parts.clock.now()).await;
+        let ended = ends.end_run(run, &verdict.finished(), self.parts.clock.now()).await;
         verdict.has_no_queue = ended == Ended::WithoutQueue;
         if ended == Ended::Unknown { Ownership::Lost } else { Ownership::Ours }
     }
 
-    async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Ownership> {
+    /// Writes the outcome; if a retry is refused because its run is to be cancelled, the verdict becomes the cancellation.
+    async fn try_write_down(&self, run: &Claimed, verdict: &mut Verdict) -> sqlx::Result<Ownership> {
         let (instance, now) = (self.parts.instance, self.parts.clock.now());
         let mut connection = self.parts.pool.acquire().await?;
         if let Some(run_after) = verdict.again_at {
@@ -325,15 +326,19 @@ impl Executor {
                 Ownership::Lost => {}
             }
         }
-        let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
-        let finished = verdict.finished(state);
+        let finished = verdict.finished();
+        let state = finished.state;
         if claim::finish_run(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
+            verdict.become_final();
             return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.
         let Some(found) = claim::find_after_loss(&mut connection, run.id).await? else { return Ok(Ownership::Lost) };
-        let is_retried = verdict.again_at.is_some() && found.tries > run.tries;
-        if is_retried || found.attempt == run.attempt && found.state == state {
+        if found.attempt == run.attempt && found.state == state {
+            verdict.become_final();
+            return Ok(Ownership::Ours);
+        }
+        if verdict.again_at.is_some() && found.tries > run.tries {
             return Ok(Ownership::Ours);
         }
         claim::keep_late_result(&mut connection, run, &late(run, verdict, now)).await?;
@@ -384,9 +389,20 @@ impl Executor {
 }
 
 impl Verdict {
-    /// The outcome of a run that ends in this state.
-    fn finished(&self, state: RunState) -> Finished<'_> {
-        Finished { state, result: self.result.as_ref(), error: self.error.as_deref(), failed_tries: self.failed_tries }
+    /// The outcome of a run that ends: if this attempt failed and the run is not tried again, it is to be cancelled.
+    fn finished(&self) -> Finished<'_> {
+        let (state, error) = match self.again_at {
+            Some(_) => (RunState::Cancelled, Some(ReasonCode::CancelledOnRequest.as_str())),
+            None => (self.state, self.error.as_deref()),
+        };
+        Finished { state, result: self.result.as_ref(), error, failed_tries: self.failed_tries }
+    }
+
+    /// Records that the run has ended: there is no next attempt, so its slot is free.
+    fn become_final(&mut self) {
+        let Finished { state, error, .. } = self.finished();
+        let error = error.map(str::to_owned);
+        (self.again_at, self.state, self.error) = (None, state, error);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use app::jobs::Did;
 use chrono::{DateTime, Utc};
-use ledger::runs::{self, Cancelled};
+use ledger::runs::{self, Cancelled, Trigger};
 use local::stack::StackOptions;
 use serde_json::{Value, json};
 use tests::{PATIENCE, Story};
@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use crate::receiver::{NOON, Receiver, accept, run, until_state};
+use crate::steps::start_run;
 
 /// A stack that renews its leases every 20 ms.
 async fn with_heartbeat() -> Story {
@@ -247,18 +248,26 @@ async fn runs_can_be_cancelled_until_they_end() {
     s.end().await;
 }
 
-/// The attempt fails after the request to cancel.
+/// The attempt fails after the request to cancel. The run is cancelled, and the next one gets its slot.
 #[tokio::test]
 async fn a_run_being_cancelled_is_not_retried() {
     let s = without_heartbeat().await;
     let receiver = Receiver::slow().await;
     // The request to cancel comes before the timeout, also on a slow machine.
-    let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 5, "timeout_secs": 5})).await;
+    let policies =
+        json!({"overlap_policy": "queue", "max_attempts": 5, "timeout_secs": 5, "action": receiver.action()});
+    let wf = s.create_with(policies).await;
     let id = accept(&s, wf).await;
     receiver.until(1).await;
+    assert_eq!(start_run(&s, wf, Trigger::Manual, NOON).await, "queued");
     assert_eq!(cancel(&s, id).await, Cancelled::Requested);
-    until_state(&s, id, "cancelled").await;
+    let ended = until_state(&s, id, "cancelled").await;
+    assert_eq!(ended["error_code"], "cancelled_on_request", "not the reason of the attempt");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE tries = 1 AND late_result IS NULL").await, 1);
+    // The job `queue` does not run here.
+    receiver.let_answer(2);
+    receiver.until(2).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'succeeded'", 1).await;
     s.end().await;
 }
 
