@@ -188,6 +188,8 @@ impl Slots {
 /// A run that had started and was handed over does not continue after `handed_over_until`. A run among `executing` waits
 /// until this process has ended its attempt.
 ///
+/// The claim is made at `now`, or at the database's time if that is later.
+///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn claim_due_runs(
@@ -203,7 +205,12 @@ pub async fn claim_due_runs(
         Claimed,
         r#"
         -- claim runs: a team's backlog is read as far as the team may take from it, never to its end
-        WITH RECURSIVE teams_with_work (team_id) AS (
+        WITH RECURSIVE instant AS (
+            -- the caller's sample may be behind the time at which a fire was decided just now, and far behind if the
+            -- database's clock stepped ahead. An expired run must not start, and the job `timeouts` compares started_on
+            -- with the database's time
+            SELECT GREATEST($3, cronbox_now()) AS now
+        ), teams_with_work (team_id) AS (
             (SELECT team_id FROM runs WHERE state = 'accepted' ORDER BY team_id LIMIT 1)
             UNION ALL
             SELECT (SELECT r.team_id FROM runs r
@@ -257,16 +264,17 @@ pub async fn claim_due_runs(
                 (SELECT r.id, r.run_after, r.workflow_id
                    FROM runs r
                   WHERE NOT s.is_frozen AND r.state = 'accepted' AND r.team_id = s.team_id
-                        -- the caller's sample may be behind the time at which a fire was decided just now
+                        -- not the CTE, because Postgres would not know how many rows of the index are due
                     AND r.run_after <= GREATEST($3, cronbox_now())
                         -- a run whose attempt this process has not ended yet waits until that attempt has ended
                     AND r.id <> ALL($5)
-                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
+                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= (SELECT now FROM instant))
                         -- a scalar subquery, because a join could read all workflows
                     AND (SELECT CASE WHEN r.trigger NOT IN ('schedule', 'catch_up') THEN w.state <> 'archived'
-                                     WHEN w.state = 'active' OR w.pause_until <= $3 THEN
+                                     WHEN w.state = 'active' OR w.pause_until <= (SELECT now FROM instant) THEN
                                           NOT run_never_started(r.attempt, r.handed_over, r.cut_off)
-                                          OR unstarted_run_expires_on(r.created_on, r.run_after, w.catch_up_window_secs, w.spread_secs) >= $3
+                                          OR unstarted_run_expires_on(r.created_on, r.run_after, w.catch_up_window_secs, w.spread_secs)
+                                             >= (SELECT now FROM instant)
                                      ELSE FALSE END
                            FROM workflows w
                           WHERE w.id = r.workflow_id)
@@ -280,7 +288,7 @@ pub async fn claim_due_runs(
                     AND r.trigger NOT IN ('schedule', 'catch_up')
                     AND r.run_after <= GREATEST($3, cronbox_now())
                     AND r.id <> ALL($5)
-                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
+                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= (SELECT now FROM instant))
                     AND (SELECT w.state <> 'archived' FROM workflows w WHERE w.id = r.workflow_id)
                   ORDER BY r.run_after
                   LIMIT GREATEST(32, 2 * LEAST($2, s.room)))) AS c
@@ -311,7 +319,7 @@ pub async fn claim_due_runs(
              WHERE nth <= room
         ), claimed AS (
             UPDATE runs r
-               SET state = 'running', attempt = attempt + 1, started_on = $3, handed_over_until = NULL,
+               SET state = 'running', attempt = attempt + 1, started_on = (SELECT now FROM instant), handed_over_until = NULL,
                    locked_by = $1, locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
               FROM due
              WHERE r.id = due.id AND r.state = 'accepted'
@@ -326,7 +334,7 @@ pub async fn claim_due_runs(
                -- mostly of the last days, so that Postgres plans and locks few partitions. The function reads the others, but not
                -- for a new workflow: only a backfill decides times before it was created
                COALESCE((SELECT max(o.scheduled_time) FROM occurrences o
-                          WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, $3)
+                          WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, c.started_on)
                             AND o.scheduled_time >= hours_before($3, 168) AND o.scheduled_time < hours_before($3, -24)
                             AND o.run_id IS NOT NULL),
                         CASE WHEN w.created_on < hours_before($3, 144)
@@ -415,7 +423,8 @@ pub async fn finish_run(
         WITH finished AS (
             DELETE FROM runs_live r
              WHERE r.id = $1 AND r.state = 'running' AND r.locked_by = $2 AND r.attempt = $3
-            RETURNING r AS run
+                      -- the caller's sample may be behind the time of the claim
+            RETURNING r AS run, GREATEST($7, r.started_on) AS finished_on
         ), apart AS (
             -- lists and statistics do not read long results
             INSERT INTO run_results (run_id, result) SELECT $1, $5 FROM finished WHERE octet_length($5::jsonb::text) > 1024
@@ -423,9 +432,9 @@ pub async fn finish_run(
         INSERT INTO runs_ended
         SELECT e.*
           FROM finished
-         CROSS JOIN LATERAL ended_run(run, $4, $7, CASE WHEN $4 = 'cancelled' THEN COALESCE((run).cancel_reason, $6) ELSE $6 END,
+         CROSS JOIN LATERAL ended_run(run, $4, finished_on, CASE WHEN $4 = 'cancelled' THEN COALESCE((run).cancel_reason, $6) ELSE $6 END,
                                       result => CASE WHEN octet_length($5::jsonb::text) <= 1024 THEN $5 END, failed_tries => $8,
-                                      took_ms => (EXTRACT(EPOCH FROM $7 - (run).started_on) * 1000)::bigint) AS e
+                                      took_ms => (EXTRACT(EPOCH FROM finished_on - (run).started_on) * 1000)::bigint) AS e
         "#,
         run.id,
         instance,

@@ -191,7 +191,8 @@ async fn finish_runs(db: &mut PgConnection, instance: Uuid, batch: &[Waiting]) -
              USING own, given
              WHERE r.id = own.id AND given.id = own.id
                AND r.state = 'running' AND r.locked_by = $1 AND r.attempt = given.attempt
-            RETURNING r AS run, given.state, given.result, given.error, given.failed_tries, given.finished_on
+            RETURNING r AS run, given.state, given.result, given.error, given.failed_tries,
+                      GREATEST(given.finished_on, r.started_on) AS finished_on
         ), apart AS (
             -- lists and statistics do not read long results
             INSERT INTO run_results (run_id, result)

@@ -84,7 +84,8 @@ async fn end(tx: &mut PgConnection, fence: Fence, now: DateTime<Utc>) -> sqlx::R
         INSERT INTO runs_ended
         SELECT e.*
           FROM cancelled
-         CROSS JOIN LATERAL ended_run(run, 'cancelled', $2, COALESCE((run).cancel_reason, 'cancelled_on_request')) AS e
+         CROSS JOIN LATERAL ended_run(run, 'cancelled', GREATEST($2, (run).started_on),
+                                      COALESCE((run).cancel_reason, 'cancelled_on_request')) AS e
         "#,
         fence.id,
         now,

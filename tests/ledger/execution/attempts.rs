@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use app::jobs::Did;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
+use executor::claim::{Claimed, Lease, Slots, claim_due_runs};
 use ledger::runs::{self, Cancelled, Trigger};
 use local::stack::StackOptions;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use crate::receiver::{NOON, Receiver, accept, run, until_state};
-use crate::steps::start_run;
+use crate::steps::{fire_on_time, hourly, start_run, story_without_executor};
 
 /// A stack that renews its leases every 20 ms.
 async fn with_heartbeat() -> Story {
@@ -102,6 +103,49 @@ async fn a_shorter_timeout_ends_no_healthy_attempt() {
     s.now_is("2026-03-02T13:12:00Z").await;
     assert_eq!(timeouts_of_renewed(&s).await, Did::All("1 runs have timed out".to_owned()));
     assert_eq!(run(&s, next).await["state"], "timed_out");
+    s.end().await;
+}
+
+/// What an instance claims whose sample of the database's clock shows `sampled`.
+async fn claimed_at(s: &Story, sampled: DateTime<Utc>) -> Vec<Claimed> {
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let mut db = s.pool.acquire().await.unwrap();
+    claim_due_runs(&mut db, lease, &Slots::all_free(10), &[], sampled).await.unwrap()
+}
+
+/// The database's clock has stepped ahead, and the instance that claims has not sampled it since.
+#[tokio::test]
+async fn a_stale_clock_makes_no_attempt_stuck() {
+    let s = story_without_executor(NOON).await;
+    let id = accept(&s, s.create_with(json!({"timeout_secs": 300})).await).await;
+    assert_eq!(claimed_at(&s, s.clock.now() - TimeDelta::hours(1)).await.len(), 1);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE started_on = cronbox_now()").await, 1);
+    assert_eq!(s.job("timeouts").await, Did::Nothing, "it has just begun");
+    assert_eq!(run(&s, id).await["state"], "running");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_stale_clock_starts_no_expired_run() {
+    let s = story_without_executor("2026-03-02T10:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_window_secs": 60})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "accepted");
+    let sampled = s.clock.now();
+    s.now_is(NOON).await;
+    assert_eq!(claimed_at(&s, sampled).await.len(), 0, "it expired an hour ago");
+    s.end_early().await;
+}
+
+/// An attempt begins at the time of the database, and ends at that of the sample.
+#[tokio::test]
+async fn a_stale_clock_ends_no_run_before_its_start() {
+    let s = Story::at(NOON).await;
+    let wf = s.create_with(json!({})).await;
+    s.execute("UPDATE settable_clock SET now = now + INTERVAL '1 hour'").await;
+    let id = accept(&s, wf).await;
+    let ended = until_state(&s, id, "succeeded").await;
+    assert_eq!((&ended["finished_on"], &ended["duration_ms"]), (&ended["started_on"], &json!(0)));
+    s.now_is("2026-03-02T13:00:00Z").await;
     s.end().await;
 }
 
