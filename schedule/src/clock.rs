@@ -1,9 +1,10 @@
 //! Business time, passed as an argument: another machine's clock, this machine's, or one that a test sets.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+
+use crate::moment::Moment;
 
 /// The source of "now"; the only reader of the machine's clock.
 ///
@@ -120,14 +121,13 @@ mod offset {
 
 /// The clock of another machine: its last sample plus the monotonic time since then.
 ///
-/// It never reads this machine's time of day, so a step of that clock changes nothing.
+/// It never reads this machine's time of day, so a step of that clock changes nothing. A suspension of this machine counts.
 ///
 /// ```
-/// use std::time::Instant;
 /// use chrono::{DateTime, TimeDelta};
-/// use schedule::SampledClock;
+/// use schedule::{Moment, SampledClock};
 /// let clock = SampledClock::new(DateTime::UNIX_EPOCH);
-/// clock.observe_time(DateTime::UNIX_EPOCH + TimeDelta::hours(1), Instant::now());
+/// clock.observe_time(DateTime::UNIX_EPOCH + TimeDelta::hours(1), Moment::now());
 /// assert!(clock.now() >= DateTime::UNIX_EPOCH + TimeDelta::hours(1));
 /// ```
 #[derive(Clone, Debug)]
@@ -137,11 +137,11 @@ pub struct SampledClock(Arc<Mutex<Sample>>);
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: DateTime<Utc>,
-    at: Instant,
+    at: Moment,
 }
 
 impl Sample {
-    fn time_at(self, instant: Instant) -> DateTime<Utc> {
+    fn time_at(self, instant: Moment) -> DateTime<Utc> {
         self.time + since(self.at, instant)
     }
 
@@ -150,14 +150,14 @@ impl Sample {
     /// The other machine read `time` at some moment between `requested` and `answered`, so its clock now shows a time from
     /// `time` to `time` plus the round trip. So a slow answer corrects little, and a corrected clock is more likely
     /// behind the other one than ahead of it.
-    fn corrected(self, time: DateTime<Utc>, requested: Instant, answered: Instant) -> Self {
+    fn corrected(self, time: DateTime<Utc>, requested: Moment, answered: Moment) -> Self {
         let believed = self.time_at(answered);
         let is_possible = (time..=time + since(requested, answered)).contains(&believed);
         Self { time: if is_possible { believed } else { time }, at: answered }
     }
 }
 
-fn since(earlier: Instant, later: Instant) -> TimeDelta {
+fn since(earlier: Moment, later: Moment) -> TimeDelta {
     let micros = later.saturating_duration_since(earlier).as_micros();
     TimeDelta::microseconds(i64::try_from(micros).unwrap_or(i64::MAX))
 }
@@ -170,7 +170,7 @@ impl SampledClock {
     /// assert!(schedule::SampledClock::new(DateTime::UNIX_EPOCH).now() >= DateTime::UNIX_EPOCH);
     /// ```
     pub fn new(time: DateTime<Utc>) -> Self {
-        Self(Arc::new(Mutex::new(Sample { time, at: Instant::now() })))
+        Self(Arc::new(Mutex::new(Sample { time, at: Moment::now() })))
     }
 
     /// The time that the other machine's clock shows now.
@@ -181,21 +181,20 @@ impl SampledClock {
     /// assert!(clock.now() <= clock.now());
     /// ```
     pub fn now(&self) -> DateTime<Utc> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).time_at(Instant::now())
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).time_at(Moment::now())
     }
 
     /// Adds a sample: the request was sent at `requested`, and the answer that just arrived contains `time`.
     ///
     /// ```
-    /// # use std::time::Instant;
     /// # use chrono::{DateTime, TimeDelta};
     /// let clock = schedule::SampledClock::new(DateTime::UNIX_EPOCH + TimeDelta::hours(1));
-    /// clock.observe_time(DateTime::UNIX_EPOCH, Instant::now());
+    /// clock.observe_time(DateTime::UNIX_EPOCH, schedule::Moment::now());
     /// assert!(clock.now() < DateTime::UNIX_EPOCH + TimeDelta::hours(1));
     /// ```
-    pub fn observe_time(&self, time: DateTime<Utc>, requested: Instant) {
+    pub fn observe_time(&self, time: DateTime<Utc>, requested: Moment) {
         let mut sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *sample = sample.corrected(time, requested, Instant::now());
+        *sample = sample.corrected(time, requested, Moment::now());
     }
 }
 
@@ -274,7 +273,7 @@ mod tests {
 
     #[test]
     fn sampled_clock_stays_within_round_trip() {
-        let requested = Instant::now();
+        let requested = Moment::now();
         let answered = requested + Duration::from_secs(10);
         let believed = |secs| Sample { time: seconds(secs), at: answered };
         let corrected = |secs| believed(secs).corrected(seconds(100), requested, answered).time_at(answered);
@@ -285,7 +284,7 @@ mod tests {
 
     #[test]
     fn sampled_clock_follows_monotonic_time() {
-        let at = Instant::now();
+        let at = Moment::now();
         let sample = Sample { time: seconds(100), at };
         assert_eq!(sample.time_at(at + Duration::from_micros(2_500_000)), seconds(102) + TimeDelta::milliseconds(500));
     }

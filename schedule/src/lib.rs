@@ -40,6 +40,7 @@ mod fire;
 mod ids;
 mod item;
 mod mistake;
+mod moment;
 mod name;
 mod next;
 mod parse;
@@ -65,6 +66,7 @@ pub use crate::{
     eventbridge::{Compiled, compile_cron, form::Coverage},
     fire::{Fire, FireError},
     ids::{IdError, Revision, WorkflowId},
+    moment::Moment,
     name::{Environment, EnvironmentError, ScheduleName},
     state::{WorkflowState, WorkflowStateError},
     time::{TimeError, nominal_time},

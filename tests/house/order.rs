@@ -238,7 +238,7 @@ static HOUSES: [House; 27] = [
             ("zones", "zone zone_error zones"),
             ("fires", "answer clock delivery fire name state"),
             ("fields", "item"),
-            ("values", "bits days error field ids time"),
+            ("values", "bits days error field ids moment time"),
         ],
     },
     House {

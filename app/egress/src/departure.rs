@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+use schedule::Moment;
 
 const OPEN: u8 = 0;
 const LEFT: u8 = 1;
@@ -23,21 +23,21 @@ pub struct Departure(Arc<Decision>);
 struct Decision {
     made: AtomicU8,
     /// After this time the request must not be sent; `None` = it may always.
-    until: Mutex<Option<Instant>>,
+    until: Mutex<Option<Moment>>,
 }
 
 impl Departure {
     /// Permits the request until this time, because the run may belong to another instance then.
-    pub fn permit_until(&self, until: Instant) {
+    pub fn permit_until(&self, until: Moment) {
         *self.0.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
     /// Decides that the request is sent now; returns false if sending was prevented, or comes too late.
     #[must_use]
     pub fn try_to_leave(&self) -> bool {
-        // A process may have been stopped for longer than its lease, and go on here.
+        // A process may have been stopped, or its machine suspended, for longer than its lease, and go on here.
         let until = *self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
-        if until.is_some_and(|until| Instant::now() > until) && self.try_to_prevent() {
+        if until.is_some_and(|until| Moment::now() > until) && self.try_to_prevent() {
             return false;
         }
         self.decide(LEFT)

@@ -2,8 +2,9 @@
 //! notifications with their e-mails, the documents of the identity provider, and the pings of the heartbeat. Only traces do
 //! not: the crate `traces` sends them to the collector that an operator names.
 //!
-//! This crate decides which addresses may be reached, and connects only to addresses that it has checked. It imports no
-//! crate of ours, so that each crate of the app may use it. It must not depend on sqlx, axum or an AWS client.
+//! This crate decides which addresses may be reached, and connects only to addresses that it has checked. Of our
+//! crates it imports only `schedule`, for the time of leases, so that each crate of the app may use it. It must not depend
+//! on sqlx, axum or an AWS client.
 
 mod address;
 pub mod allowed;

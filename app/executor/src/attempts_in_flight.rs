@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use schedule::Moment;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -41,7 +42,7 @@ struct Attempts {
 struct Entry {
     attempt: i32,
     /// The lease of the attempt began no earlier than this.
-    renewed: Instant,
+    renewed: Moment,
     departure: Departure,
     stop: Option<oneshot::Sender<Stop>>,
 }
@@ -71,9 +72,9 @@ impl AttemptsInFlight {
         lease: Lease,
         slots: &Slots,
         now: DateTime<Utc>,
-    ) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
+    ) -> sqlx::Result<(Moment, Vec<(Claimed, Registered)>)> {
         let executing: Vec<_> = self.known_attempts().iter().map(|fence| fence.id).collect();
-        let requested = Instant::now();
+        let requested = Moment::now();
         let claimed = claim_due_runs(db, lease, slots, &executing, now).await?;
         let registered = claimed.into_iter().map(|run| {
             let registered = self.register_attempt(run.fence(), requested);
@@ -83,7 +84,7 @@ impl AttemptsInFlight {
     }
 
     /// Registers an attempt that was claimed no earlier than `requested`; an older one of the same run is stopped.
-    pub(super) fn register_attempt(&self, fence: Fence, requested: Instant) -> Registered {
+    pub(super) fn register_attempt(&self, fence: Fence, requested: Moment) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
         self.permit_to_send(&departure, requested);
@@ -128,7 +129,7 @@ impl AttemptsInFlight {
     /// Records that the lease of one attempt was renewed no earlier than `requested`.
     ///
     /// An attempt whose request came after the lease before is handed over: it has sent nothing, and never will.
-    pub(super) fn renew_lease(&self, fence: Fence, requested: Instant) {
+    pub(super) fn renew_lease(&self, fence: Fence, requested: Moment) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.renewed = requested;
             self.permit_to_send(&entry.departure, requested);
@@ -138,14 +139,14 @@ impl AttemptsInFlight {
         }
     }
 
-    fn permit_to_send(&self, departure: &Departure, renewed: Instant) {
+    fn permit_to_send(&self, departure: &Departure, renewed: Moment) {
         if let Some(length) = self.may_send_for {
             departure.permit_until(renewed + length);
         }
     }
 
     /// Stops the attempts whose last renewal is longer ago than `limit`; returns how many these were.
-    pub(super) fn stop_unrenewed(&self, now: Instant, limit: Duration) -> usize {
+    pub(super) fn stop_unrenewed(&self, now: Moment, limit: Duration) -> usize {
         let mut stopped = 0;
         for entry in self.attempts().under_way.values_mut() {
             if now.saturating_duration_since(entry.renewed) > limit {
@@ -216,7 +217,7 @@ mod tests {
     }
 
     fn register(in_flight: &AttemptsInFlight, fence: Fence) -> Registered {
-        in_flight.register_attempt(fence, Instant::now())
+        in_flight.register_attempt(fence, Moment::now())
     }
 
     #[test]
@@ -250,16 +251,16 @@ mod tests {
     #[test]
     fn nothing_is_sent_after_the_lease() {
         let in_flight = AttemptsInFlight::that_may_send_for(Duration::from_secs(80));
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(81)).unwrap();
+        let long_ago = Moment::now().checked_sub(Duration::from_secs(81)).unwrap();
         let mut late = in_flight.register_attempt(fence(1), long_ago);
         assert!(!late.departure.try_to_leave());
-        in_flight.renew_lease(fence(1), Instant::now());
+        in_flight.renew_lease(fence(1), Moment::now());
         assert!(!late.departure.try_to_leave(), "the first decision is final");
         assert_eq!(late.stopped.try_recv(), Ok(Stop::HandedOver), "another attempt sends it");
         let mut renewed = in_flight.register_attempt(fence(2), long_ago);
-        in_flight.renew_lease(fence(2), Instant::now());
+        in_flight.renew_lease(fence(2), Moment::now());
         assert!(renewed.departure.try_to_leave());
-        in_flight.renew_lease(fence(2), Instant::now());
+        in_flight.renew_lease(fence(2), Moment::now());
         assert!(renewed.stopped.try_recv().is_err(), "it goes on");
         renewed.departure.permit_until(long_ago);
         assert!(renewed.departure.try_to_leave() && renewed.departure.has_left(), "it is on its way");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use db::PgPool;
 use egress::Client;
 use ledger::runs::OfferedSlots;
-use schedule::Clock;
+use schedule::{Clock, Moment};
 use uuid::Uuid;
 use workflows::notify::Notifier;
 use workflows::secrets::Secrets;
@@ -90,13 +90,13 @@ impl Executor {
     }
 
     /// Claims runs and registers their attempts; their leases begin no earlier than the time that it returns with them.
-    pub(super) async fn claim_runs(&self, slots: &Slots) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
+    pub(super) async fn claim_runs(&self, slots: &Slots) -> sqlx::Result<(Moment, Vec<(Claimed, Registered)>)> {
         let mut connection = self.parts.pool.acquire().await?;
         self.in_flight.claim_and_register(&mut connection, self.run_lease(), slots, self.parts.clock.now()).await
     }
 
     /// Whether leases that began at this time may soon expire, so that no attempt may begin.
-    pub(super) fn is_too_old(&self, requested: Instant) -> bool {
+    pub(super) fn is_too_old(&self, requested: Moment) -> bool {
         requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
     }
 

@@ -4,7 +4,9 @@
 //! have to cancel. An attempt stops if its lease was not renewed for two thirds of its length, because another instance
 //! may soon claim its run. Each attempt has its own time of renewal, because the statement leaves out a locked run.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use schedule::Moment;
 
 use super::Executor;
 use super::attempts_in_flight::{AttemptsInFlight, Stop};
@@ -14,12 +16,12 @@ use crate::claim::{self, Beat, Fence};
 pub(super) async fn renew_repeatedly(executor: Executor) {
     loop {
         tokio::time::sleep(executor.parts.settings.heartbeat).await;
-        renew_all_leases(&executor, &Instant::now).await;
+        renew_all_leases(&executor, &Moment::now).await;
     }
 }
 
 /// Renews the leases once.
-pub(super) async fn renew_all_leases(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
+pub(super) async fn renew_all_leases(executor: &Executor, now: &(dyn Fn() -> Moment + Sync)) {
     let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
     // Read before the statement, because its result does not contain an attempt that is claimed meanwhile.
     let ours = executor.in_flight.under_way();
@@ -47,15 +49,15 @@ pub(super) async fn renew_all_leases(executor: &Executor, now: &(dyn Fn() -> Ins
 async fn renew(
     executor: &Executor,
     ours: &[Fence],
-    now: &(dyn Fn() -> Instant + Sync),
-) -> sqlx::Result<(Instant, Vec<Beat>)> {
+    now: &(dyn Fn() -> Moment + Sync),
+) -> sqlx::Result<(Moment, Vec<Beat>)> {
     let mut connection = executor.parts.leases.acquire().await?;
     let requested = now();
     Ok((requested, claim::renew_leases(&mut connection, executor.run_lease(), ours).await?))
 }
 
 /// Stops attempts that lost their run or are to be cancelled; the leases of the others begin anew at `requested`.
-fn apply(in_flight: &AttemptsInFlight, ours: &[Fence], beats: &[Beat], requested: Instant) {
+fn apply(in_flight: &AttemptsInFlight, ours: &[Fence], beats: &[Beat], requested: Moment) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
             None => in_flight.stop_attempt(*fence, Stop::Lost),
@@ -78,7 +80,7 @@ mod tests {
     /// A renewal does not return an attempt that lost its run, and says of the others whether they are to be cancelled.
     #[tokio::test]
     async fn lost_and_cancelled_attempts_stop() {
-        let (in_flight, now) = (AttemptsInFlight::default(), Instant::now());
+        let (in_flight, now) = (AttemptsInFlight::default(), Moment::now());
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
         let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]
             .into_iter()
@@ -96,7 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_unrenewed_attempts_stop() {
-        let (in_flight, claimed) = (AttemptsInFlight::default(), Instant::now());
+        let (in_flight, claimed) = (AttemptsInFlight::default(), Moment::now());
         let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
         let [mut goes_on, mut stops] =
             [renewed, locked].map(|id| in_flight.register_attempt(Fence { id, attempt: 1 }, claimed));

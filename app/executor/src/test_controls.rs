@@ -3,9 +3,9 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ledger::runs::OfferedSlots;
+use schedule::Moment;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +129,7 @@ impl Executor {
     }
 
     /// Renews the leases whenever `beat` resolves, at the time that `now` returns.
-    pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
+    pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Moment + Sync)) {
         loop {
             beat().await;
             heartbeat::renew_all_leases(self, now).await;

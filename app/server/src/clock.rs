@@ -8,11 +8,11 @@ mod step;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
-use schedule::Clock;
+use schedule::{Clock, Moment};
 use workflows::database_time::cronbox_now;
 
 /// A larger difference is shown as a warning.
@@ -101,12 +101,12 @@ pub(crate) async fn sample_clock(pool: &PgPool, clock: &Clock, clock_skew: &Cloc
     let Clock::Sampled(clock) = clock else { return Ok(clock.now()) };
     let mut connection = pool.acquire().await?;
     // The round trip begins after the connection is acquired, because the wait for it is not part of the trip.
-    let requested = Instant::now();
+    let requested = Moment::now();
     let time = cronbox_now(&mut connection).await?;
-    let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());
+    let (round_trip, own, believed) = (requested.elapsed(), Clock::System.now(), clock.now());
     clock.observe_time(time, requested);
-    clock_skew.set(skew(own, time, answered - requested));
-    let step = skew(believed, time, answered - requested);
+    clock_skew.set(skew(own, time, round_trip));
+    let step = skew(believed, time, round_trip);
     let is_first = clock_skew.note_sample();
     // The first sample corrects this machine's clock; it shows no step of the database's.
     if step > SHOWN_ABOVE && !is_first {

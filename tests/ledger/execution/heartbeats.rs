@@ -2,14 +2,14 @@
 //! reply was lost is handed over.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use egress::Client;
 use egress::allowed::Allowed;
 use executor::claim::{Lease, Slots, claim_due_runs};
 use executor::{Executor, Step};
-use schedule::WorkflowId;
+use schedule::{Moment, WorkflowId};
 use serde_json::json;
 use tests::{LossyWay, PATIENCE, Story, Way};
 use tokio::io::AsyncReadExt as _;
@@ -30,7 +30,7 @@ const LATEST: Duration = Duration::from_millis(LEASE_SECS * 1000 * 2 / 3 + HEART
 /// An executor that renews its leases when the story says so.
 struct Heart {
     executor: Executor,
-    now: Arc<Mutex<Instant>>,
+    now: Arc<Mutex<Moment>>,
     beat: UnboundedSender<()>,
     beaten: UnboundedReceiver<()>,
 }
@@ -39,7 +39,7 @@ impl Heart {
     /// An executor that reaches the database by `dsn`.
     async fn of(s: &Story, dsn: String) -> Heart {
         let executor = executor(s, dsn, LEASE_SECS).await;
-        let now = Arc::new(Mutex::new(Instant::now()));
+        let now = Arc::new(Mutex::new(Moment::now()));
         let ((beat, mut is_renewed), (sender, beaten)) = (unbounded_channel(), unbounded_channel());
         let (keeper, shown) = (executor.clone(), Arc::clone(&now));
         tokio::task::spawn_local(async move {
@@ -55,7 +55,7 @@ impl Heart {
     }
 
     /// One renewal at this time.
-    async fn beats_at(&mut self, now: Instant) {
+    async fn beats_at(&mut self, now: Moment) {
         *self.now.lock().unwrap() = now;
         self.beat.send(()).unwrap();
         tokio::time::timeout(PATIENCE, self.beaten.recv()).await.expect("it does not come to an end").unwrap();
@@ -157,7 +157,7 @@ async fn stop_at_the_latest() {
     });
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
-    let is_claimed = Instant::now();
+    let is_claimed = Moment::now();
     way.cut().await;
 
     heart.beats_at(began + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
@@ -201,7 +201,7 @@ async fn lock_one_of_two() {
         async move { executor.execute_all().await }
     });
     receiver.until(2).await;
-    let renewed = Instant::now();
+    let renewed = Moment::now();
     heart.beats_at(renewed).await;
 
     let mut tx = db::begin_transaction(&s.pool).await.unwrap();

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::Method;
 use chrono::TimeDelta;
 use executor::Step;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use schedule::Moment;
 use serde_json::{Value, json};
 
 use super::event_bridge::{EventBridge, Known, record_answer};
@@ -159,7 +160,7 @@ impl History<'_> {
     async fn execute(&self, actor: usize, instance: &Instance) -> Life {
         let (executor, turnstile, dice) = (instance.executor.clone(), self.turnstile.clone(), self.dice.clone());
         let (passed, start, hand_over_chance) =
-            (Arc::clone(&self.passed), Instant::now(), self.profile.hand_over_chance());
+            (Arc::clone(&self.passed), Moment::now(), self.profile.hand_over_chance());
         let (is_calm, offers_slots) = (self.is_calm, instance.offers_slots);
         let times = if offers_slots && !is_calm { self.dice.between(1, 6) } else { 0 };
         let workflows = if times > 0 { self.all_workflows().await } else { Vec::new() };

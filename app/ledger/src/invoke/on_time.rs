@@ -9,13 +9,12 @@
 //! If the executor of this instance offers slots, the runs start at once, and nothing claims them.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::failpoint::pass_point;
 use db::{KeptConnection, PgConnection};
 use schedule::delivery::GRACE;
-use schedule::{Cron, Fire, Timezone, WorkflowId};
+use schedule::{Cron, Fire, Moment, Timezone, WorkflowId};
 use workflows::definition::policies::{CatchUp, Overlap, Policies};
 use workflows::definition::spec::Timing;
 use workflows::failpoint::Point;
@@ -62,7 +61,7 @@ pub(super) async fn decide_fires<'a>(
     }
     // From here on: whatever ends this function without a commit, the executor must look for runs that it does not know.
     let slots = take_slots(slots, &mut decisions);
-    let requested = Instant::now();
+    let requested = Moment::now();
     let lease = slots.as_ref().map(TakenSlots::lease);
     let RecordedFires { answers, started } = record::record_fires(&mut tx, &decisions, lease).await?;
     if answers.values().any(|answer| answer.new_run().is_some()) {

@@ -12,9 +12,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use chrono::{DateTime, Utc};
+use schedule::Moment;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
 use uuid::Uuid;
 
@@ -142,7 +142,7 @@ pub struct StartedRuns {
     /// The runs.
     pub runs: Vec<StartedRun>,
     /// Their leases began no earlier than this.
-    pub requested: Instant,
+    pub requested: Moment,
     /// Their slots.
     pub slots: TakenSlots,
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use executor::Shutdown;
 use futures::FutureExt as _;
 use ledger::identity;
+use schedule::Moment;
 use tokio::task::{Id, JoinSet};
 
 use super::table::{self, Ended, LastResult};
@@ -182,10 +183,10 @@ async fn settle(app: &App, name: &str, ended: &Ended) -> sqlx::Result<()> {
 
 /// Renews the lease; returns when it is lost, or may be lost.
 async fn until_lost(app: &App, name: &str) {
-    let mut kept = Instant::now();
+    let mut kept = Moment::now();
     loop {
         tokio::time::sleep(LEASE / 4).await;
-        let requested = Instant::now();
+        let requested = Moment::now();
         match renewed(app, name).await {
             Ok(true) => kept = requested,
             Ok(false) => return,
