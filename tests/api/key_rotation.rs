@@ -1,7 +1,11 @@
 //! The owner of a key rotates it, without an admin.
 
+use std::net::IpAddr;
+use std::time::Instant;
+
+use access::gate::{Admission, KeyPools};
 use serde_json::{Value, json};
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
 
 const CREATED: &str = "2026-03-02T09:00:00Z";
 const ROTATED: &str = "2026-03-02T09:30:00Z";
@@ -99,6 +103,28 @@ async fn overlaps_never_postpone_an_end() {
     rotate(&editor, 0).await.expect(201);
     editor.get("/api/v1/workflows").await.refused(401, "key_expired", None);
     s.end_early().await;
+}
+
+/// A viewer may repeat it without end, and each caller of the instance read its key again.
+#[tokio::test]
+async fn dry_rotations_keep_cached_keys() {
+    let s = Story::at(CREATED).await;
+    let (old, api) = viewer(&s).await;
+    let key = old["key"].as_str().unwrap();
+    let closed = db::create_pool(&app::config::database_options(&s.dsn(), 1)).unwrap();
+    closed.close().await;
+    let pools = KeyPools { of_request: &closed, fires: &closed };
+    let (app, peer, began) = (s.app(), IpAddr::from([127, 0, 0, 9]), Instant::now());
+    loop {
+        api.post("/api/v1/keys/self:rotate?dry_run=true", &json!({"overlap_secs": 0})).await.expect(200);
+        // A key is cached for four seconds, in which a busy machine may do nothing: then the next dry run reads it again.
+        if let Ok(admission) = app.gate.admit_key(pools, key, peer, app.clock.now()).await {
+            assert!(matches!(admission, Admission::Admitted(_)), "{admission:?}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "each dry run empties the cache");
+    }
+    s.end().await;
 }
 
 /// The runner's key, too, so that a rotation of its secret needs no admin.

@@ -34,9 +34,11 @@ impl HostLists {
         self.0.try_get_with(team_id, read).await
     }
 
-    /// Reads the hosts of a team again at the next edit on this instance.
+    /// Reads the hosts of a team again at the next edit on this instance; a dry run has not changed them.
     pub async fn forget_team(&self, team_id: i64) {
-        self.0.invalidate(&team_id).await;
+        if !db::is_dry_run() {
+            self.0.invalidate(&team_id).await;
+        }
     }
 }
 
