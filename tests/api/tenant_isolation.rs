@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgPool, Transaction};
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Api, PATIENCE, Story};
@@ -245,6 +245,102 @@ async fn cancellations_leave_connections_to_other_teams() {
     }
     assert_eq!(s.table("SELECT state FROM runs").await, "cancelled");
     assert_no_timeouts(&s);
+    s.end_early().await;
+}
+
+/// A channel with a rule, and a notification and a message that was not delivered.
+async fn notify(s: &Story) -> i64 {
+    let channel = json!({"name": "n", "kind": "aws", "target_arn": "arn:aws:sns:eu-west-1:123456789012:alerts"});
+    let channel = s.editor().post("/api/v1/notification-channels", &channel).await.expect(201).id();
+    let rule = json!({"event": "run_failed", "channel_ids": [channel]});
+    s.editor().post("/api/v1/notification-rules", &rule).await.expect(201);
+    s.execute(
+        "INSERT INTO notifications (rule_id, team_id, event, subject, happened_on)
+         SELECT id, team_id, event, 'x', cronbox_now() FROM notification_rules;
+         INSERT INTO notification_messages (id, channel_id, team_id, event, items, state, created_on)
+         SELECT '0195573e-0000-7000-8000-000000000000', id, team_id, 'run_failed', 1, 'failed', cronbox_now()
+           FROM notification_channels",
+    )
+    .await;
+    channel
+}
+
+/// Each of these edits waits for another row than that of a workflow. A dry run has no limit that would end it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_edits_leave_connections_to_other_teams() {
+    let s = Story::with_app(|config| {
+        (config.executor_slots, config.edit_lock_timeout_ms, config.bad_keys_per_min) = (0, 600_000, 0);
+    })
+    .await;
+    let (channel, editor) = (notify(&s).await, s.editor());
+    let notification = editor.get("/api/v1/notifications").await.expect(200).json["items"][0]["id"].to_string();
+    let made = editor.post_empty("/api/v1/sign-in-links").await.expect(201).json;
+    let (_, link) = made["path"].as_str().unwrap().split_once('?').unwrap();
+    let stranger = another_team(&s, "strangers").await;
+    let edited = minutely(&stranger).await;
+    without_timeouts(&s.app().pools.edits).await;
+    let dry = |path: &str, body: &Value| editor.request(Method::POST, &format!("{path}?dry_run=true")).json(body);
+    let none = json!({});
+    let key = "SELECT FROM api_keys WHERE team_id = (SELECT team_id FROM notification_channels) FOR UPDATE";
+    let by_link = Api::without_key(s.url()).request(Method::POST, "/sign-in/link");
+    let by_link = by_link.header("sec-fetch-site", "same-origin").body(link.to_owned());
+    let cases: [(&str, &'static str, RequestBuilder); 6] = [
+        (
+            "a test of a channel",
+            "SELECT FROM teams WHERE id = (SELECT team_id FROM notification_channels) FOR NO KEY UPDATE",
+            dry(&format!("/api/v1/notification-channels/{channel}:test"), &none),
+        ),
+        (
+            "a retry of a message",
+            "SELECT FROM notification_messages FOR UPDATE",
+            dry("/api/v1/notification-messages/0195573e-0000-7000-8000-000000000000:retry", &none),
+        ),
+        (
+            "an acknowledgement",
+            "SELECT FROM notifications FOR UPDATE",
+            dry(&format!("/api/v1/notifications/{notification}:acknowledge"), &none),
+        ),
+        ("a rotation", key, dry("/api/v1/keys/self:rotate", &json!({"overlap_secs": 0}))),
+        ("a new link", key, dry("/api/v1/sign-in-links", &none)),
+        (
+            "a sign-in by a link",
+            "SELECT FROM sign_in_links FOR UPDATE",
+            by_link.header("content-type", "application/x-www-form-urlencoded"),
+        ),
+    ];
+    for (name, lock, request) in cases {
+        let mut holder = begin_holder(&s).await;
+        sqlx::raw_sql(lock).execute(&mut *holder).await.unwrap();
+        let edits: Vec<_> = (0..40).map(|_| tokio::spawn(tests::send_request(request.try_clone().unwrap()))).collect();
+        until(|| s.app().requests.len() >= edits.len()).await;
+        s.until(SHARE_OF_EDITS_WAITS, 1).await;
+        let edits_now = s.app().pools.edits.current_use();
+        assert_eq!(edits_now.waiting, 0, "{name}: the others wait in the process: {edits_now:?}");
+        stranger.patch(&format!("/api/v1/workflows/{edited}"), &json!({"description": name})).await.expect(200);
+        holder.rollback().await.unwrap();
+        for edit in edits {
+            let answer = edit.await.unwrap();
+            assert_ne!(answer.status, 500, "{name}: {answer:?}");
+        }
+        until(|| s.app().requests.is_empty()).await;
+    }
+    assert_no_timeouts(&s);
+    s.end_early().await;
+}
+
+/// The workflow of a backfill was read with the counts of its runs, by a connection for edits and before the turn of its team.
+#[tokio::test]
+async fn backfills_of_other_teams_count_no_runs() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let span = json!({"start": "2026-03-01T08:00:00Z", "end": "2026-03-02T08:00:00Z", "timing": "now"});
+    let requested = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
+    let path = format!("/api/v1/backfills/{}:cancel", requested.json["id"].as_str().unwrap());
+    let stranger = stranger(&s).await;
+    let mut holder = begin_holder(&s).await;
+    sqlx::raw_sql("LOCK TABLE runs_live IN ACCESS EXCLUSIVE MODE").execute(&mut *holder).await.unwrap();
+    stranger.post_empty(&path).await.refused(404, "not_found", None);
+    holder.rollback().await.unwrap();
     s.end_early().await;
 }
 

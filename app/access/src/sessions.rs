@@ -371,6 +371,24 @@ pub async fn make_link(
     Ok(text)
 }
 
+/// Returns the team of the key of a link; `None` also for the link of an admin, and for one that does not exist.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_team_of_link(db: &mut PgConnection, text: &str) -> sqlx::Result<Option<i64>> {
+    let digest = digest_of(text);
+    let found = sqlx::query_scalar!(
+        r#"
+        -- find the team of a link
+        SELECT k.team_id FROM sign_in_links l JOIN api_keys k ON k.id = l.key_id WHERE l.digest = $1
+        "#,
+        digest.as_slice(),
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(found.flatten())
+}
+
 /// Takes a link, which then works no more, and returns its key; `None` if it was used before, or is too old.
 ///
 /// # Errors

@@ -14,4 +14,4 @@ pub use advance::{BackfillCursor, JOB, PASS, Pass, advance_backfills, refill_bac
 pub use backfill::{Backfill, BackfillRequest, Only, Order, State, Timing};
 pub use list::{Filter, list_backfills};
 pub use request::{BackfillOutcome, MOST, Verb, apply_verb, count_selected_times, create_backfill};
-pub use table::{find_backfill, pause_running};
+pub use table::{find_backfill, find_workflow_of, pause_running};

@@ -397,25 +397,29 @@ pub async fn lock_channel(tx: &mut PgConnection, id: i64, team_id: Option<i64>) 
     .await
 }
 
-/// Whether a channel may be tested: so often an hour as it may send messages. The caller has locked it, and writes the
-/// entry of the audit log by which the test counts.
+/// Counts a test of a channel, if it may be tested now: so often an hour as it may send messages. The caller has locked it, and
+/// with it the row of its team, so that this reads nothing that grows: the audit log has each edit of the channel, too.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn may_be_tested(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc>) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
+pub async fn take_test(tx: &mut PgConnection, channel: &Channel, now: DateTime<Utc>) -> sqlx::Result<bool> {
+    let taken = sqlx::query!(
         r#"
-        -- whether a channel was tested less often in the last hour than it may send
-        SELECT count(*) < $3 AS "may_be_tested!"
-          FROM audit_log
-         WHERE subject = $1 AND verb = 'test' AND at > $2::timestamptz - INTERVAL '1 hour'
+        -- count a test of a channel that was tested less often in the last hour than it may send
+        UPDATE notification_channels c
+           SET tested_on = recent.tests || $2
+          FROM (SELECT ARRAY(SELECT test
+                               FROM notification_channels t, unnest(t.tested_on) AS test
+                              WHERE t.id = $1 AND test > $2::timestamptz - INTERVAL '1 hour'
+                                AND test <= $2 + INTERVAL '1 hour') AS tests) AS recent
+         WHERE c.id = $1 AND cardinality(recent.tests) < c.max_per_hour
         "#,
-        format!("notification-channel:{}", channel.id),
+        channel.id,
         now,
-        i64::from(channel.max_per_hour),
     )
-    .fetch_one(tx)
-    .await
+    .execute(tx)
+    .await?;
+    Ok(taken.rows_affected() > 0)
 }
 
 /// Lists the channels of a team, or of all teams, the newest first.

@@ -38,6 +38,30 @@ pub async fn find_backfill(db: &mut PgConnection, id: Uuid, team_id: Option<i64>
     Ok(row.map(Backfill::from))
 }
 
+/// Returns the workflow of a backfill that the team may see. It never changes.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_workflow_of(
+    db: &mut PgConnection,
+    id: Uuid,
+    team_id: Option<i64>,
+) -> sqlx::Result<Option<WorkflowId>> {
+    let found = sqlx::query_scalar!(
+        r#"
+        -- find the workflow of a backfill
+        SELECT b.workflow_id
+          FROM backfills b JOIN workflows w ON w.id = b.workflow_id
+         WHERE b.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
+        "#,
+        id,
+        team_id,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(found.map(WorkflowId))
+}
+
 /// Returns a running backfill for its next step, without `succeeded`, which would read each of its runs.
 pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Backfill>> {
     let row = sqlx::query_as!(

@@ -33,7 +33,7 @@ use workflows::sorted::{self, MOST_SORTED, Sort, SortedPage};
 use workflows::{Filter, LastResult, ListedWorkflow, SyncStatus};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer, audience_in, audience_of};
-use super::request::edit_transaction::wait_team_turn;
+use super::request::edit_transaction::EditTransaction;
 use super::request::error::{Error, Problem};
 use super::request::extract::{EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::limits::EditPlace;
@@ -124,8 +124,7 @@ pub(crate) async fn create_workflow(
     let mut spec = body.into_spec(None, &bounds)?;
     reach::check_reach(&app, team_id, &spec.action).await?;
     let growth = Growth::of_new(&spec);
-    let turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         drop(tx);
         return answer_again(&app, &caller, created, wait).await;
@@ -138,7 +137,6 @@ pub(crate) async fn create_workflow(
     let made = Made { id: workflow.id, revision: workflow.revision.0 };
     repeat.store(&mut tx, &edit, &made).await?;
     tx.commit().await?;
-    drop(turn);
     place.release();
     if db::is_dry_run() {
         return Ok(StatusCode::CREATED.into_response());

@@ -8,7 +8,7 @@ use console::pages::sign_in::{SignInPage, safe_address};
 use super::cookie::Transport;
 use crate::App;
 use crate::api::request::auth::Caller;
-use crate::api::request::edit_transaction::wait_team_turn;
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::Error;
 use crate::api::request::extract::new_traceparent;
 use crate::identity_provider::IdentityProvider;
@@ -35,8 +35,7 @@ pub(super) async fn begin(
     let transport = Transport::of_request(headers);
     transport.cookie_name()?;
     // A key can sign in again and again, and the edits of other teams must not wait for it.
-    let _turn = wait_team_turn(app, caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(app, caller.team_id).await?;
     let (_, text) = sessions::begin_session(&mut tx, who, &caller.edit_at(app.clock.now(), new_traceparent())).await?;
     tx.commit().await?;
     transport.begin(&text)?.ok_or_else(|| Error::Internal(anyhow::anyhow!("the cookie is no header")))

@@ -17,6 +17,7 @@ use super::session::{begin, page_of, show_refusal};
 use super::visit::find_visitor;
 use crate::App;
 use crate::api::request::auth::{Caller, Peer, admitted, begin_sign_in};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::Error;
 use crate::api::request::extract::{SmallForm, new_traceparent};
 
@@ -111,7 +112,10 @@ async fn use_link(app: &App, Peer(peer): Peer, headers: &HeaderMap, link: &str) 
     transport.cookie_name()?;
     let attempt = begin_sign_in(app, peer)?;
     let now = app.clock.now();
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    // Before a connection for edits: only one browser takes the link, and those that wait for it must leave connections to
+    // other teams.
+    let team_id = sessions::find_team_of_link(&mut *app.pools.reads.acquire().await?, link).await?;
+    let mut tx = EditTransaction::begin_of_team(app, team_id).await?;
     let key_id = sessions::take_link(&mut tx, link, now).await?;
     let caller = match key_id {
         Some(key_id) => app.gate.caller_of_key(&mut tx, key_id).await?,
@@ -134,7 +138,7 @@ async fn end(State(app): State<App>, peer: Option<Extension<Peer>>, headers: Hea
     let peer = peer.map_or_else(Peer::unknown, |Extension(peer)| peer);
     match find_visitor(&app, &headers, peer).await? {
         Some((_, Admission::TooManyUnknown)) => drop(admitted(&app, Admission::TooManyUnknown)?),
-        Some(_) => end_session(&app, &headers, peer).await?,
+        Some((_, admission)) => end_session(&app, &headers, peer, team_of(&admission)).await?,
         None => {}
     }
     let mut answer = (StatusCode::OK, [("hx-redirect", "/sign-in")]).into_response();
@@ -144,9 +148,22 @@ async fn end(State(app): State<App>, peer: Option<Extension<Peer>>, headers: Hea
     Ok(answer)
 }
 
-async fn end_session(app: &App, headers: &HeaderMap, Peer(peer): Peer) -> Result<(), Error> {
+/// The team of a visitor, if it is known.
+fn team_of(admission: &Admission) -> Option<i64> {
+    match admission {
+        Admission::Admitted(caller) => caller.team_id,
+        Admission::TooManyRequests
+        | Admission::Expired
+        | Admission::AddressNotAllowed
+        | Admission::NoRole
+        | Admission::Unknown
+        | Admission::TooManyUnknown => None,
+    }
+}
+
+async fn end_session(app: &App, headers: &HeaderMap, Peer(peer): Peer, team_id: Option<i64>) -> Result<(), Error> {
     let text = find_session(headers).unwrap_or_default();
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(app, team_id).await?;
     let found = app.gate.edit_of_holder(&mut tx, text, peer, app.clock.now(), new_traceparent()).await?;
     if let Some((id, edit)) = found {
         sessions::end_session(&mut tx, id, "sign-out", &edit).await?;

@@ -22,7 +22,7 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 use super::rules::{OfTeamParams, require_written};
 use crate::App;
 use crate::api::request::auth::{Caller, Editor, Viewer};
-use crate::api::request::edit_transaction::wait_team_turn;
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::etag::Versioned;
 use crate::api::request::extract::{self, Body, EmptyBody, Id, IfMatch, OptionalBody, Params, Trace};
@@ -113,8 +113,7 @@ pub(crate) async fn create_channel(
     let has_default_rules = body.default_rules;
     let spec = body.into_spec(true)?;
     check_reach(&app, team_id, &spec).await?;
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return answer_again(&mut tx, &caller, created).await;
     }
@@ -230,8 +229,7 @@ pub(crate) async fn put_channel(
     let spec = body.into_spec(false)?;
     let existing = channel::find_channel(&mut *app.pools.reads.acquire().await?, id, caller.team_id).await?;
     check_reach(&app, existing.ok_or_else(Error::not_found)?.team_id, &spec).await?;
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let before = channel::lock_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if_match.check_version("channel", before.version)?;
     if before.kind() != spec.kind {
@@ -257,8 +255,7 @@ pub(crate) async fn delete_channel(
     if_match: IfMatch,
 ) -> Result<StatusCode, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let before = channel::lock_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if_match.check_version("channel", before.version)?;
     if channel::delete_channel(&mut tx, &before, &edit).await? == ChannelDeletion::InUse {
@@ -283,14 +280,14 @@ pub(crate) async fn test_channel(
         return Err(Error::not_found());
     }
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let found = channel::find_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     // The team before its channel, in the order in which the deletion of a team locks them.
     if !take_channel_test(&mut tx, found.team_id, edit.now).await? {
         return Err(team_tested_too_often());
     }
     let channel = channel::lock_channel(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    if !channel::may_be_tested(&mut tx, &channel, edit.now).await? {
+    if !channel::take_test(&mut tx, &channel, edit.now).await? {
         return Err(tested_too_often(&channel));
     }
     let subject = format!("notification-channel:{id}");

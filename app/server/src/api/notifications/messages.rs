@@ -13,6 +13,7 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -98,7 +99,7 @@ pub(crate) async fn retry_message(
         return Err(Error::not_found());
     }
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let found = message::find_message(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let refusal = match message::retry_message(&mut tx, &found, &edit).await? {
         Retry::Requested => None,

@@ -11,6 +11,7 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -95,7 +96,7 @@ pub(crate) async fn acknowledge_notification(
         return Err(Error::not_found());
     }
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let found = notification::find_notification(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     notification::acknowledge_notification(&mut tx, &found, &edit).await?;
     let after = notification::find_notification(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;

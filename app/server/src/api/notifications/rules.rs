@@ -16,7 +16,7 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
 use crate::api::request::auth::{Caller, Editor, Viewer};
-use crate::api::request::edit_transaction::wait_team_turn;
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::etag::Versioned;
 use crate::api::request::extract::{self, Body, Id, IfMatch, OptionalBody, Params, Trace};
@@ -141,8 +141,7 @@ pub(crate) async fn create_rule(
         return answer_again(&mut *app.pools.edits.acquire().await?, &caller, created).await;
     }
     let spec = body.into_spec()?;
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return answer_again(&mut tx, &caller, created).await;
     }
@@ -222,8 +221,7 @@ pub(crate) async fn put_rule(
     let edit = caller.edit_at(app.clock.now(), trace);
     let team_id = body.team_id;
     let spec = body.into_spec()?;
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let before = rule::lock_rule(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if_match.check_version("rule", before.version)?;
     if team_id.is_some_and(|team_id| team_id != before.team_id) {
@@ -246,8 +244,7 @@ pub(crate) async fn delete_rule(
     if_match: IfMatch,
 ) -> Result<StatusCode, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let before = rule::lock_rule(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if_match.check_version("rule", before.version)?;
     rule::delete_rule(&mut tx, &before, &edit).await?;
@@ -275,8 +272,7 @@ pub(crate) async fn snooze_rule(
     if until.is_some_and(|until| until <= edit.now) {
         return Err(FieldError::invalid("until", "until must be in the future").into());
     }
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let before = rule::lock_rule(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let after = require_written(rule::snooze_rule(&mut tx, &before, until, &edit).await?)?;
     tx.commit().await?;

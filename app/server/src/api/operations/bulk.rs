@@ -20,7 +20,7 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
 use crate::api::request::auth::{Caller, Editor, Viewer};
-use crate::api::request::edit_transaction::wait_team_turn;
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -127,8 +127,7 @@ pub(crate) async fn create_bulk_operation(
     }
     let request = parse_request(body, team_id, edit.now)?;
     let _turn_of_requests = app.bulk_requests_of_team.wait_turn((caller.team_id, team_id)).await?;
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return answer_again(&mut tx, &caller, created).await;
     }
@@ -316,8 +315,7 @@ pub(crate) async fn cancel_bulk_operation(
         return Err(Error::not_found());
     }
     let edit = caller.edit_at(app.clock.now(), trace);
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let before = bulk::find_operation(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let is_cancelled = bulk::cancel_operation(&mut tx, id, edit.now).await?;
     let after = bulk::find_operation(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;

@@ -18,7 +18,7 @@ use workflows::keyset::{KeyOrder, KeysetPage};
 
 use crate::App;
 use crate::api::request::auth::{Caller, Editor, Viewer};
-use crate::api::request::edit_transaction::wait_team_turn;
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -78,8 +78,7 @@ pub(crate) async fn create_freeze(
         return answer_again(&mut connection, &caller, created, edit.now).await;
     }
     let request = parse_request(body, team_id, edit.now)?;
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return answer_again(&mut tx, &caller, created, edit.now).await;
     }
@@ -218,8 +217,7 @@ pub(crate) async fn lift_freeze(
     if verb != "lift" {
         return Err(Error::not_found());
     }
-    let _turn = wait_team_turn(&app, &caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let freeze = freezes::find_freeze(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if freeze.team_id.is_none() && caller.team_id.is_some() {
         return Err(Error::forbidden("an admin froze all teams: only an admin lifts this freeze"));

@@ -20,6 +20,7 @@ use workflows::definition::field::{self, FieldError};
 
 use crate::App;
 use crate::api::request::auth::{Admin, Auditor, Owner};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Limit, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -153,7 +154,7 @@ pub(crate) async fn rotate_own_key(
         let detail = format!("overlap_secs must be at most {MOST_OVERLAP_SECS}");
         return Err(FieldError::invalid("overlap_secs", detail).into());
     }
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     if let Some(created) = repeat.begin(&mut tx, &edit).await? {
         return Ok(answer_again(created));
     }

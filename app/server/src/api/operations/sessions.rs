@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::api::request::auth::{Admin, Auditor, Owner};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use crate::api::request::page::{self, Page, PageAnswer};
@@ -77,7 +78,7 @@ pub(crate) async fn create_sign_in_link(
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(&app, caller.team_id).await?;
     let text = sessions::make_link(&mut tx, caller.key_id(), caller.team_id, &edit).await?;
     tx.commit().await?;
     let path = format!("/sign-in?link={}", text.reveal_text());

@@ -11,16 +11,24 @@ use super::error::{Error, Limit};
 use crate::App;
 use crate::lines::{LineFull, Turn};
 
-/// A transaction that edits one workflow. The next edit of the workflow begins after it.
+/// A transaction of an edit, which has one of the connections that the edits of its team share.
 pub(crate) struct EditTransaction {
     tx: Transaction,
     // The turns are declared after the transaction, because what is declared first is dropped first.
-    _turn_of_row: Turn<(Option<i64>, WorkflowId)>,
-    _turn_of_team: Option<Turn<i64>>,
+    _turns: Turns,
+}
+
+/// The turns of an edit, until they are dropped.
+struct Turns {
+    /// For the row of the workflow that it edits, if it edits one.
+    _of_row: Option<Turn<(Option<i64>, WorkflowId)>>,
+    /// Among the edits of its team.
+    _of_team: Option<Turn<i64>>,
 }
 
 impl EditTransaction {
-    /// Waits for the turn of this edit and then for a connection.
+    /// Begins the edit of one workflow: it waits for its turn and then for a connection. The next edit of the workflow begins
+    /// after it.
     ///
     /// Another team has its own line for the same workflow: it may name any id.
     ///
@@ -29,15 +37,28 @@ impl EditTransaction {
     /// the database.
     pub(crate) async fn begin(app: &App, caller: &Caller, id: WorkflowId) -> Result<Self, Error> {
         let turns = async {
-            let turn_of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
-            Ok::<_, Error>((turn_of_row, wait_team_turn(app, caller).await?))
+            let of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
+            Ok::<_, Error>(Turns { _of_row: Some(of_row), _of_team: wait_team_turn(app, caller.team_id).await? })
         };
+        Self::begin_after(app, turns).await
+    }
+
+    /// Begins another edit of a team: it waits until the team has less than its share of the connections, and then for one.
+    /// `None`: the edit is of an admin, or of a client of which no team is known.
+    ///
+    /// # Errors
+    /// Returns 408 if the edits of the team take longer than a request may, or the failure of the database.
+    pub(crate) async fn begin_of_team(app: &App, team_id: Option<i64>) -> Result<Self, Error> {
+        let turns = async { Ok::<_, Error>(Turns { _of_row: None, _of_team: wait_team_turn(app, team_id).await? }) };
+        Self::begin_after(app, turns).await
+    }
+
+    async fn begin_after(app: &App, turns: impl Future<Output = Result<Turns, Error>>) -> Result<Self, Error> {
         // Its client was answered by then, and may have edited again with another key, whose edits have a line of their own.
         let longest = Duration::from_millis(app.config.request_timeout_ms);
-        let turns = tokio::time::timeout(longest, turns).await.map_err(|_| Error::timeout())?;
-        let (turn_of_row, turn_of_team) = turns?;
+        let turns = tokio::time::timeout(longest, turns).await.map_err(|_| Error::timeout())??;
         let tx = db::begin_transaction(&app.pools.edits).await?;
-        Ok(Self { tx, _turn_of_row: turn_of_row, _turn_of_team: turn_of_team })
+        Ok(Self { tx, _turns: turns })
     }
 
     /// Commits the changes.
@@ -53,8 +74,8 @@ impl EditTransaction {
 ///
 /// # Errors
 /// Never fails, because any number of edits may wait; the limit of edits in flight is below it.
-pub(crate) async fn wait_team_turn(app: &App, caller: &Caller) -> Result<Option<Turn<i64>>, Error> {
-    match caller.team_id {
+pub(crate) async fn wait_team_turn(app: &App, team_id: Option<i64>) -> Result<Option<Turn<i64>>, Error> {
+    match team_id {
         Some(team_id) => Ok(Some(app.edits_of_team.wait_turn(team_id).await?)),
         None => Ok(None),
     }

@@ -233,8 +233,8 @@ pub(crate) async fn change_backfill(
 /// Returns the workflow of a backfill, which never changes.
 async fn find_workflow_of(app: &App, backfill: Uuid, caller: &Caller) -> Result<WorkflowId, Error> {
     let mut connection = app.pools.edits.acquire().await?;
-    let found = backfills::find_backfill(&mut connection, backfill, caller.team_id).await?;
-    Ok(WorkflowId(found.ok_or_else(Error::not_found)?.workflow_id))
+    // It counts no runs: the edit has no turn yet.
+    backfills::find_workflow_of(&mut connection, backfill, caller.team_id).await?.ok_or_else(Error::not_found)
 }
 
 async fn read(db: &mut db::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {

@@ -20,7 +20,7 @@ use super::backfills::{self, BackfillBody};
 use super::{RunDetailView, read_detail};
 use crate::App;
 use crate::api::request::auth::{Caller, Editor};
-use crate::api::request::edit_transaction::{EditTransaction, wait_team_turn};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Limit};
 use crate::api::request::extract::{EmptyBody, Trace, Verb, or_empty};
 use crate::api::request::repeat::{Creation, OptionalCreation, Repeat, Requested, replayed};
@@ -191,8 +191,7 @@ fn refuse_start(per_minute: i64, retry_secs: u32) -> Error {
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunDetailView>, Error> {
     // Not that of the workflow, whose edits a cancellation need not wait for.
-    let _turn = wait_team_turn(app, caller).await?;
-    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    let mut tx = EditTransaction::begin_of_team(app, caller.team_id).await?;
     let before = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;
     let after = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;

@@ -51,7 +51,7 @@ pub(crate) async fn change_state(
 
 /// Gives the slots of a resumed workflow to the runs that waited, without waiting for the job `queue`.
 async fn start_waiting_runs(app: &App, caller: &Caller, id: WorkflowId) {
-    let Ok(_turn) = wait_team_turn(app, caller).await else { return };
+    let Ok(_turn) = wait_team_turn(app, caller.team_id).await else { return };
     match queue::advance_workflow(&app.pools.edits, id, app.clock.now()).await {
         Ok(advanced) if advanced.promoted > 0 => app.wake.notify(),
         Ok(_) => {}
