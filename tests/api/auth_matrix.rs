@@ -53,6 +53,7 @@ fn opens(access: Access, caller: &str) -> bool {
         (Access::Open, _) => true,
         (_, "none" | "garbage" | "wrong secret" | "wrong checksum" | "revoked") => false,
         (Access::Caller | Access::Owner, _) => true,
+        (Access::KeyHolder, _) => caller != "scheduler",
         (_, "admin") => access != Access::Scheduler,
         (Access::Viewer | Access::Editor, "editor" | "other team" | "editor of all teams") => true,
         (Access::Viewer, "viewer" | "narrowed editor" | "auditor" | "operator") => true,

@@ -1,6 +1,6 @@
 //! What each answer permits a browser and a cache to do.
 
-use access::sessions::MOST_OF_A_HOLDER;
+use access::sessions::{MOST_LINKS_OF_A_KEY, MOST_OF_A_HOLDER};
 use regex::Regex;
 use reqwest::Method;
 use serde_json::json;
@@ -240,6 +240,32 @@ async fn sessions_of_a_key_are_bounded() {
     s.now_is("2026-03-02T09:04:00Z").await;
     s.job("audit").await;
     assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'login.failed'").await, 0);
+    s.end().await;
+}
+
+/// A key that only reads could fill the table: nothing but their end removed links that no browser uses.
+#[tokio::test]
+async fn links_of_a_key_are_bounded() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    let make_link = async |api: &Api| {
+        let made = api.post_empty("/api/v1/sign-in-links").await.expect(201).json;
+        made["path"].as_str().unwrap().split_once('?').unwrap().1.to_owned()
+    };
+    let (oldest, of_another) = (make_link(&s.editor()).await, make_link(&s.admin()).await);
+    s.now_is("2026-03-02T09:01:00Z").await;
+    let mut newer = Vec::new();
+    for _ in 0..MOST_LINKS_OF_A_KEY {
+        newer.push(make_link(&s.editor()).await);
+    }
+    assert_eq!(s.count("SELECT count(*) FROM sign_in_links").await, MOST_LINKS_OF_A_KEY + 1);
+    let stranger = Api::without_key(s.url());
+    for (link, is_over) in [(oldest, true), (newer.swap_remove(0), false), (of_another, false)] {
+        let form = stranger.request(Method::POST, "/sign-in/link").header("sec-fetch-site", "same-origin");
+        let form = form.header("content-type", "application/x-www-form-urlencoded").body(link);
+        let answer = send_request(form).await;
+        assert_eq!(answer.status == 401, is_over, "{}", answer.text);
+    }
+    s.scheduler_key().post_empty("/api/v1/sign-in-links").await.refused(403, "forbidden", None);
     s.end().await;
 }
 

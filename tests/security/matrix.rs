@@ -86,6 +86,9 @@ impl Caller {
             Access::Open => true,
             Access::Caller => !matches!(self.rank, Rank::Nothing | Rank::NoRole),
             Access::Owner => !matches!(self.rank, Rank::Nothing | Rank::NoRole) && !self.is_person,
+            Access::KeyHolder => {
+                !matches!(self.rank, Rank::Nothing | Rank::NoRole | Rank::Scheduler) && !self.is_person
+            }
             Access::Viewer => !matches!(self.rank, Rank::Nothing | Rank::NoRole | Rank::Scheduler),
             Access::Editor => matches!(self.rank, Rank::Editor | Rank::Admin),
             Access::Auditor => matches!(self.rank, Rank::Auditor | Rank::Operator | Rank::Admin),

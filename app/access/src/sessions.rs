@@ -29,6 +29,10 @@ pub const MOST_OF_A_HOLDER: i64 = 100;
 const ENDED_AT_ONCE: i64 = 100;
 /// How long a link works.
 pub const LINK_LASTS: TimeDelta = TimeDelta::minutes(10);
+/// How many links of a key exist at once: a key that only reads can make any number.
+pub const MOST_LINKS_OF_A_KEY: i64 = 20;
+/// How many of its older links a new one removes at most. Only a key that had more before this limit existed has more.
+const LINKS_REMOVED_AT_ONCE: i64 = 100;
 
 /// The text of a cookie or of a link, which is stored nowhere.
 #[derive(Clone)]
@@ -342,7 +346,8 @@ pub async fn list_sessions(
     Ok(KeysetPage::of_rows(sessions.collect(), limit, |session: &Session| session.id))
 }
 
-/// Makes a link of a key, which signs in once, with its entry in the audit log.
+/// Makes a link of a key, which signs in once, with its entry in the audit log, and removes the oldest ones of a key that has too
+/// many.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -354,6 +359,7 @@ pub async fn make_link(
 ) -> sqlx::Result<SessionText> {
     let text = SessionText::random();
     let digest = digest_of(&text.0);
+    remove_surplus_links(tx, key_id).await?;
     sqlx::query!(
         r#"
         -- make a link that signs in once
@@ -369,6 +375,34 @@ pub async fn make_link(
     let entry = Entry { verb: "create", subject: format!("key:{key_id}"), team_id, before: None, after };
     audit::record_entry(tx, edit, entry).await?;
     Ok(text)
+}
+
+/// Removes the oldest links of a key that would have too many with the next one.
+async fn remove_surplus_links(tx: &mut PgConnection, key_id: Uuid) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- remove the oldest links of a key: those that a browser takes now, or another new link removes, are left to it
+        WITH surplus AS MATERIALIZED (
+            SELECT digest
+              FROM sign_in_links
+             WHERE key_id = $1
+             ORDER BY expires_on DESC
+            OFFSET $2 LIMIT $3
+        ), locked AS MATERIALIZED (
+            SELECT l.digest
+              FROM sign_in_links l
+             WHERE l.digest IN (SELECT digest FROM surplus)
+               FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM sign_in_links WHERE digest IN (SELECT digest FROM locked)
+        "#,
+        key_id,
+        MOST_LINKS_OF_A_KEY - 1,
+        LINKS_REMOVED_AT_ONCE,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// Returns the team of the key of a link; `None` also for the link of an admin, and for one that does not exist.
@@ -421,7 +455,7 @@ pub async fn remove_ended(db: &mut PgConnection, before: DateTime<Utc>, limit: i
             RETURNING 1),
         links AS (
             DELETE FROM sign_in_links
-             WHERE digest IN (SELECT digest FROM sign_in_links WHERE expires_on < $1 LIMIT $2)
+             WHERE digest IN (SELECT digest FROM sign_in_links WHERE expires_on < $1 ORDER BY expires_on LIMIT $2)
             RETURNING 1)
         SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM links) AS "removed!"
         "#,

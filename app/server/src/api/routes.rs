@@ -38,6 +38,8 @@ pub enum Access {
     Caller,
     /// Every active key.
     Owner,
+    /// Every active key with which a browser may sign in.
+    KeyHolder,
     /// Keys with the scope `read`.
     Viewer,
     /// Keys with the scope `edit`.
@@ -57,7 +59,7 @@ impl Access {
     #[must_use]
     pub fn scope(self) -> Option<Scope> {
         match self {
-            Access::Open | Access::Caller | Access::Owner => None,
+            Access::Open | Access::Caller | Access::Owner | Access::KeyHolder => None,
             Access::Viewer => Some(Scope::Read),
             Access::Editor => Some(Scope::Edit),
             Access::Auditor => Some(Scope::Auditor),
@@ -167,7 +169,7 @@ routes! {
         Admin     Edit post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
         Auditor   List get    "/api/v1/sessions"                     sessions::list_sessions;
         Admin     Edit post   "/api/v1/sessions/{id}:end"            sessions::end_session;
-        Owner     Edit post   "/api/v1/sign-in-links"                sessions::create_sign_in_link;
+        KeyHolder Edit post   "/api/v1/sign-in-links"                sessions::create_sign_in_link;
         Viewer    List get    "/api/v1/workflows"                    workflows::list_workflows;
         Editor    Edit post   "/api/v1/workflows"                    workflows::create_workflow;
         Viewer    Read get    "/api/v1/workflows/{id}"               workflows::get_workflow;
@@ -331,7 +333,7 @@ impl Modify for Scopes {
                 Access::Open => Some(Vec::new()),
                 access => {
                     let schemes: &[&str] = match access {
-                        Access::Scheduler | Access::Owner => &["key"],
+                        Access::Scheduler | Access::Owner | Access::KeyHolder => &["key"],
                         _ => &["key", "bearer"],
                     };
                     let scope = access.scope().map(Scope::as_str);

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use crate::App;
-use crate::api::request::auth::{Admin, Auditor, Owner};
+use crate::api::request::auth::{Admin, Auditor, KeyHolder};
 use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
@@ -73,7 +73,7 @@ pub(crate) async fn end_session(
     responses((status = 201, body = SignInLinkView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create_sign_in_link(
     State(app): State<App>,
-    Owner(caller): Owner,
+    KeyHolder(caller): KeyHolder,
     Trace(trace): Trace,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Response, Error> {

@@ -61,6 +61,8 @@ pub struct Admin(pub Caller);
 pub struct Scheduler;
 /// Has a key, of any kind, which it may rotate.
 pub struct Owner(pub Caller);
+/// Has a key with which a browser may sign in: of a team or of an admin.
+pub struct KeyHolder(pub Caller);
 
 impl FromRequestParts<App> for Caller {
     type Rejection = Error;
@@ -257,6 +259,18 @@ impl FromRequestParts<App> for Owner {
         let caller = Caller::from_request_parts(parts, app).await?;
         if caller.is_person() {
             return Err(Error::forbidden("send the key to rotate in X-API-Key: a person has none"));
+        }
+        Ok(Self(caller))
+    }
+}
+
+impl FromRequestParts<App> for KeyHolder {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        let Owner(caller) = Owner::from_request_parts(parts, app).await?;
+        if caller.kind == Kind::Scheduler {
+            return Err(Error::forbidden("this key is for the runner: send a key of a team or of an admin"));
         }
         Ok(Self(caller))
     }
