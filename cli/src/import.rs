@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use schedule::{Clock, TimezoneError, parse_timezone};
 
-use self::definition::{Imported, file_text};
+use self::definition::{FileOptions, Imported, file_text};
 use crate::print::{print_error, print_file};
 
 /// Where the schedules come from.
@@ -49,6 +49,9 @@ pub(crate) struct Source {
     /// Where the workflows send their requests; without it their actions only write to the log.
     #[arg(long, value_name = "URL")]
     target: Option<String>,
+    /// Each new workflow is paused, so that nothing runs twice before the old scheduler is switched off.
+    #[arg(long)]
+    paused: bool,
 }
 
 /// A crontab.
@@ -94,8 +97,20 @@ fn read_source(source: &Source) -> anyhow::Result<String> {
 }
 
 fn print_imported(source: &Source, imported: &Imported) -> anyhow::Result<ExitCode> {
-    print_file(&file_text(source.team.as_deref(), source.owner.as_deref(), source.target.as_deref(), imported)?)?;
+    let options = FileOptions {
+        team: source.team.as_deref(),
+        owner: source.owner.as_deref(),
+        target: source.target.as_deref(),
+        is_paused: source.paused,
+    };
+    print_file(&file_text(options, imported)?)?;
     let refused = imported.refused();
     print_error(&format!("{} schedules taken over, {refused} not; read the notes in the file", imported.taken()));
+    if source.target.is_some() && !source.paused && imported.taken() > 0 {
+        print_error(
+            "their actions send requests: switch the old scheduler off before you apply the file, or import with --paused; \
+             while both are active, each time runs twice",
+        );
+    }
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

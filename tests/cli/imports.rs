@@ -43,13 +43,23 @@ async fn schedules_of_eventbridge_are_taken_over() {
     s.end().await;
 }
 
-/// Runs the first commands of a page, until `diff`, as a person pastes them into a shell. `aws` is looked for in the person's
-/// folder `bin`, and then in the venv.
-async fn run_page(person: &Person, page: &str, variables: &[(&str, &str)]) -> Said {
+/// The block of commands of a page with this number, from 1.
+fn block_of(page: &str, number: usize) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrate").join(page);
     let text = std::fs::read_to_string(file).unwrap();
-    let block = text.split("```console\n").nth(1).unwrap();
+    let (block, _) = text.split("```console\n").nth(number).unwrap().split_once("```").unwrap();
+    block.to_owned()
+}
+
+/// Runs the first commands of a page, until `diff`, as a person pastes them into a shell.
+async fn run_page(person: &Person, page: &str, variables: &[(&str, &str)]) -> Said {
+    let block = block_of(page, 1);
     let (commands, _) = block.split_once("$ cronbox diff").unwrap();
+    paste(person, commands, variables).await
+}
+
+/// Runs commands of a page in a shell. `aws` and others are looked for in the person's folder `bin`, and then in the venv.
+async fn paste(person: &Person, commands: &str, variables: &[(&str, &str)]) -> Said {
     let commands: Vec<&str> = commands.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
     let folders = [person.home.join("bin"), target_folder().join("debug"), target_folder().join("venv/bin")];
     let inherited = variable("PATH").unwrap();
@@ -116,6 +126,58 @@ async fn the_page_about_eventbridge_imports_all_or_nothing() {
     }
 }
 
+/// The program of each page that prints the schedules, what it prints, and the workflow and the file that become of it.
+const SCHEDULERS: [(&str, &str, &str, &str, &str); 4] = [
+    ("crontab.md", "crontab", "echo '0 3 * * * /opt/job.sh'", "job.sh", "web01.yaml"),
+    (
+        "eventbridge.md",
+        "aws",
+        r#"case $2 in
+           list-schedules) printf 'default\tpayroll\n';;
+           *) echo '{"Name": "payroll", "ScheduleExpression": "rate(1 hour)"}';;
+           esac"#,
+        "payroll",
+        "billing.yaml",
+    ),
+    (
+        "kubernetes.md",
+        "kubectl",
+        r#"echo '{"items": [{"kind": "CronJob", "metadata": {"name": "report"}, "spec": {"schedule": "0 4 * * *"}}]}'"#,
+        "report",
+        "shop.yaml",
+    ),
+    ("pg-boss.md", "psql", r#"echo '[{"name": "mails", "cron": "0 5 * * *"}]'"#, "mails", "jobs.yaml"),
+];
+
+/// The old scheduler is still active after the first commands of a page, so that real actions would run each time twice.
+#[tokio::test]
+async fn pages_send_nothing_beside_the_old_scheduler() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let variables = [("CRONBOX_URL", s.url()), ("CRONBOX_KEY", s.keys.editor.as_str()), ("PGBOSS", "postgres://none")];
+    for (page, program, answer, name, file) in SCHEDULERS {
+        let path = person.write(&format!("bin/{program}"), &format!("#!/bin/sh\n{answer}\n"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let said = paste(&person, &block_of(page, 1), &variables).await;
+        assert!(said.code == 0 && said.out.contains("Applied: 1 done, 0 failed."), "{page}: {said:?}");
+        let workflow = person.json(&["workflow", "get", name]).await;
+        assert_eq!((&workflow["state"], &workflow["action"]["type"]), (&json!("active"), &json!("log")), "{page}");
+
+        // Two blocks later the old scheduler ends, and only then the file gets its target.
+        let block = block_of(page, 3);
+        let (commands, rest) = block.split_once("$ cronbox apply").unwrap();
+        let said = paste(&person, commands, &variables).await;
+        assert!(said.code == 0 && said.err.contains("each time runs twice"), "{page}: {said:?}");
+        assert!(rest.contains("$ cronbox freeze lift"), "{page}");
+        let text = std::fs::read_to_string(person.home.join(file)).unwrap();
+        assert!(
+            text.contains(&format!("name: {name}\n")) && text.contains("url: https://hooks.example.com/run"),
+            "{text}"
+        );
+    }
+    s.end().await;
+}
+
 #[tokio::test]
 async fn cron_jobs_of_kubernetes_are_taken_over() {
     let s = Story::today().await;
@@ -152,6 +214,19 @@ async fn suspended_cron_jobs_never_become_active() {
     person.ok(&["apply", "-f", &file]).await;
     assert_eq!(person.json(&["workflow", "get", "payroll"]).await["state"], "active", "it has a schedule");
     s.end().await;
+}
+
+/// With real actions a workflow may wait for the end of the old scheduler.
+#[tokio::test]
+async fn an_import_may_pause_all() {
+    let person = Person::without_key();
+    let words = ["import", "crontab", "-", "--target", "https://hooks.example/run"];
+    let crontab = "0 3 * * * a\n0 4 * * * b\n";
+    let active = person.run_with(&words, crontab).await;
+    assert!(active.code == 0 && active.err.contains("or import with --paused; while both are active"), "{active:?}");
+    let paused = person.run_with(&[&words[..], &["--paused"]].concat(), crontab).await;
+    assert!(paused.code == 0 && !paused.err.contains("twice"), "{paused:?}");
+    assert_eq!((active.out.matches("paused: true\n").count(), paused.out.matches("paused: true\n").count()), (0, 2));
 }
 
 #[tokio::test]

@@ -18,6 +18,17 @@ pub(super) struct Imported {
     pub(super) notes: Vec<String>,
 }
 
+/// What the person who imports adds to the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FileOptions<'a> {
+    pub(super) team: Option<&'a str>,
+    pub(super) owner: Option<&'a str>,
+    /// Where the actions send their requests; without it they only write to the log.
+    pub(super) target: Option<&'a str>,
+    /// Whether every workflow is paused, and not only what was suspended.
+    pub(super) is_paused: bool,
+}
+
 /// A schedule of another scheduler.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definition {
@@ -114,15 +125,10 @@ impl Imported {
 ///
 /// # Errors
 /// Fails if a value cannot be written as YAML.
-pub(super) fn file_text(
-    team: Option<&str>,
-    owner: Option<&str>,
-    target: Option<&str>,
-    imported: &Imported,
-) -> anyhow::Result<String> {
+pub(super) fn file_text(options: FileOptions<'_>, imported: &Imported) -> anyhow::Result<String> {
     let mut text: String = imported.notes.iter().map(|note| comment("", note)).collect();
     text.push_str(&format!("version: {VERSION}\n"));
-    for (name, value) in [("owner", owner), ("team", team)] {
+    for (name, value) in [("owner", options.owner), ("team", options.team)] {
         if let Some(value) = value {
             text.push_str(&line(&to_yaml(&json!({ name: value }))?));
         }
@@ -138,7 +144,7 @@ pub(super) fn file_text(
             text.push_str(&comment("  ", &format!("not taken over: {}", definition.name)));
             continue;
         }
-        let entry = serde_saphyr::to_string(&[entry(definition, target)])?;
+        let entry = serde_saphyr::to_string(&[entry(definition, options)])?;
         for entry_line in entry.lines() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  {entry_line}");
@@ -156,7 +162,7 @@ fn line(text: &str) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-fn entry(definition: &Definition, target: Option<&str>) -> Ordered {
+fn entry(definition: &Definition, options: FileOptions<'_>) -> Ordered {
     let mut entry = Vec::new();
     entry.push(("name".to_owned(), json!(definition.name)));
     if !definition.what.is_empty() {
@@ -167,13 +173,16 @@ fn entry(definition: &Definition, target: Option<&str>) -> Ordered {
         entry.push(("timezone".to_owned(), json!(timezone)));
     }
     entry.extend(definition.fields.clone());
-    if target.is_none() {
+    if options.is_paused && !definition.fields.contains_key("paused") {
+        entry.push(("paused".to_owned(), json!(true)));
+    }
+    if options.target.is_none() {
         let message = format!("{} is due", definition.name);
         entry.push(("action".to_owned(), json!({"type": "log", "message": message})));
     }
     // The texts of the other scheduler name no variable of ours. The target is of the person who imports, and may name some.
     entry.iter_mut().for_each(|(_, value)| escape_variables(value));
-    if let Some(url) = target {
+    if let Some(url) = options.target {
         entry.push(("action".to_owned(), json!({"type": "http", "method": "POST", "url": url})));
     }
     Ordered(entry)
@@ -199,14 +208,17 @@ mod tests {
         let mut imported = Imported { notes: vec![evil.to_owned()], ..Imported::default() };
         imported.add(definition);
         imported.add(refused);
-        let text = file_text(Some("team"), Some("own"), None, &imported).unwrap();
+        let text =
+            file_text(FileOptions { team: Some("team"), owner: Some("own"), ..FileOptions::default() }, &imported)
+                .unwrap();
         let manifest = manifest::parse_manifest(&text, &|_| None).unwrap();
         let [entry] = &manifest.entries[..] else { panic!("{text}") };
         let fields = &entry.fields;
         assert_eq!((entry.name.as_str(), &fields["description"]), ("${env:HOME}", &json!(evil)));
         assert_eq!(fields["starting_inputs"], json!({ "command": evil }));
         assert_eq!(fields["action"]["message"], "${env:HOME} is due");
-        let target = file_text(None, None, Some("https://${env:STAGE}.example"), &imported).unwrap();
+        let options = FileOptions { target: Some("https://${env:STAGE}.example"), ..FileOptions::default() };
+        let target = file_text(options, &imported).unwrap();
         let manifest = manifest::parse_manifest(&target, &|name| (name == "STAGE").then(|| "test".to_owned())).unwrap();
         assert_eq!(
             manifest.entries[0].fields["action"]["url"], "https://test.example",
