@@ -12,7 +12,7 @@ use std::fs;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use schedule::{Clock, TimezoneError, parse_timezone};
 
@@ -77,6 +77,9 @@ pub(crate) fn import_file(verb: &Verb) -> anyhow::Result<ExitCode> {
     let (source, imported) = match verb {
         Verb::Crontab(crontab) => {
             let text = read_source(&crontab.source)?;
+            if !crontab.system && crontab::has_users(&crontab.source.file, &text) {
+                bail!("this is a crontab of the system, with a user after the times: add --system");
+            }
             let now = Clock::System.now();
             (&crontab.source, crontab::import_crontab(&text, crontab.system, &crontab.timezone, now))
         }

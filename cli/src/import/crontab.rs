@@ -5,11 +5,14 @@
 //! | both day fields are restricted | the time is due if one of them matches, as in our dialect |
 //! | `@reboot` | not taken over: it has no time |
 //! | `NAME=value` | a note: a request has no environment; `CRON_TZ` is the timezone of the times, `TZ` only that of the commands |
-//! | `%` in the command | a line break in cron, so the rest is its standard input |
+//! | `%` in the command | the first one ends the command, and what follows is its standard input; `\%` is a `%` |
+//! | a user after the times, as in /etc/crontab | only with `--system`; without it such a file is refused |
 //! | `5/15` | not taken over: crons differ in what they read |
 //! | a time that the clocks skip | a note: cron runs such a job right after the jump, and here the time does not exist |
 //! | 7 for Sunday, names, `~` (random) | names and 7 as they are; `~` is not taken over: `spread_secs` spreads |
 //! | six fields, as other schedulers have | not taken over: cron would read the first five, and run the sixth |
+
+use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Cron, Timezone, parse_timezone};
@@ -31,6 +34,15 @@ enum Line<'a> {
     Variable(&'a str, &'a str),
     /// The times, and the rest of the line.
     Job(String, &'a str),
+}
+
+/// Whether each line has a user after its times, by the file's place or by a command that would be `root`: the user would become
+/// the program.
+pub(super) fn has_users(file: &str, text: &str) -> bool {
+    let file = Path::new(file);
+    let is_root =
+        |line: &str| matches!(read_line(line), Line::Job(_, rest) if rest.split_whitespace().next() == Some("root"));
+    file == Path::new("/etc/crontab") || file.starts_with("/etc/cron.d") || text.lines().any(is_root)
 }
 
 /// Reads a crontab of a machine in a timezone.
@@ -90,8 +102,8 @@ fn split_fields(line: &str, count: usize) -> (String, &str) {
 
 fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize) -> Definition {
     let (user, command) = if system { rest.split_once([' ', '\t']).unwrap_or((rest, "")) } else { ("", rest) };
-    let command = command.trim();
-    let mut definition = Definition { name: name_of(command, nth), what: command.to_owned(), ..Definition::default() };
+    let (command, input) = split_command(command.trim());
+    let mut definition = Definition { name: name_of(&command, nth), what: command.clone(), ..Definition::default() };
     // The first - of cronie: no mail and no log line.
     let times = times.strip_prefix('-').unwrap_or(times);
     match times {
@@ -121,12 +133,15 @@ fn definition(times: &str, rest: &str, system: bool, timezone: &str, nth: usize)
     {
         definition.note("both day fields are restricted; they combine as in cron: docs/cron.md says how");
     }
-    if let Some((command, _input)) = split_at_percent(command) {
-        definition.note(format!("% ends the command {command}; what follows was its standard input"));
-    }
     if !command.is_empty() {
         definition.note(format!("it ran the command: {command}"));
-        definition.set("starting_inputs", json!({ "command": command }));
+        let mut inputs = json!({ "command": command });
+        if let Some(input) = input {
+            definition
+                .note("a % ended its command; what followed was its standard input, and is in stdin of its inputs");
+            inputs["stdin"] = json!(input);
+        }
+        definition.set("starting_inputs", inputs);
     }
     definition
 }
@@ -170,10 +185,41 @@ fn is_field(word: &str) -> bool {
     (is_numeric && has_value) || Cron::parse(&format!("* * * * {word}")).is_ok()
 }
 
-/// The first % that is not `\%`.
-fn split_at_percent(command: &str) -> Option<(&str, &str)> {
-    let at = command.char_indices().find(|(at, one)| *one == '%' && !command[..*at].ends_with('\\'))?.0;
-    Some((&command[..at], &command[at + 1..]))
+/// The command as cron runs it, and its standard input, which the first `%` begins; `\%` is a `%` of the command (crontab(5),
+/// `child_process` of cronie).
+fn split_command(written: &str) -> (String, Option<String>) {
+    let (mut command, mut is_escaped) = (String::new(), false);
+    for (at, one) in written.char_indices() {
+        match one {
+            '%' if is_escaped => {
+                command.pop();
+                command.push('%');
+            }
+            '%' => return (command, Some(read_input(&written[at + 1..]))),
+            _ => command.push(one),
+        }
+        is_escaped = one == '\\' && !is_escaped;
+    }
+    (command, None)
+}
+
+/// The standard input of a command: each `%` is a line break, except `\%`. cron ends its last line.
+fn read_input(written: &str) -> String {
+    let mut input = String::new();
+    for one in written.chars() {
+        match one {
+            '%' if input.ends_with('\\') => {
+                input.pop();
+                input.push('%');
+            }
+            '%' => input.push('\n'),
+            _ => input.push(one),
+        }
+    }
+    if !input.is_empty() && !input.ends_with('\n') {
+        input.push('\n');
+    }
+    input
 }
 
 /// A name from the command: its program, without folders and arguments.
@@ -220,6 +266,42 @@ mod tests {
         assert!(job.is_taken() && job.name == "7z", "a digit begins this command: {job:?}");
         let percent = one("0 0 * * * mail -s hi me%body\\% of it");
         assert!(percent.notes.iter().any(|note| note.contains("standard input")), "{percent:?}");
+    }
+
+    /// cron removes the backslash before it runs the command: `date '+\%F'` prints no date.
+    #[test]
+    fn commands_are_those_that_cron_runs() {
+        for (written, command, input) in [
+            (r#"pg_dump db > "/b/$(date '+\%F').sql""#, r#"pg_dump db > "/b/$(date '+%F').sql""#, None),
+            (r"mail me%Dear \%you,%good night", "mail me", Some("Dear %you,\ngood night\n")),
+            (r"a \n \\%b%", r"a \n \\", Some("b\n")),
+            ("a%", "a", Some("")),
+            ("a", "a", None),
+        ] {
+            let job = one(&format!("0 3 * * * {written}"));
+            let inputs = &job.fields["starting_inputs"];
+            assert_eq!(
+                (&inputs["command"], inputs.get("stdin")),
+                (&json!(command), input.map(|text| json!(text)).as_ref())
+            );
+        }
+    }
+
+    /// Without `--system` each job would run the program `root`.
+    #[test]
+    fn system_crontabs_are_recognized() {
+        let job = "17 * * * * cd / && run-parts /etc/cron.hourly\n";
+        for (file, text, expected) in [
+            ("/etc/crontab", job, true),
+            ("/etc/cron.d/certbot", job, true),
+            ("/etc/cron.daily", job, false),
+            ("-", job, false),
+            ("-", "SHELL=/bin/sh\n# root\n17 * * * *\troot    cd / && run-parts /etc/cron.hourly\n", true),
+            ("a", "@daily root backup\n", true),
+            ("a", "0 3 * * * rootcheck\n", false),
+        ] {
+            assert_eq!(has_users(file, text), expected, "{file}: {text}");
+        }
     }
 
     #[test]

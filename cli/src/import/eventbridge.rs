@@ -11,6 +11,9 @@ use super::definition::{Definition, Imported};
 use super::dialect::Dialect;
 use crate::times::rfc3339;
 
+/// How a text begins that EventBridge fills at each fire, for example `<aws.scheduler.scheduled-time>`.
+const PLACEHOLDER: &str = "<aws.scheduler.";
+
 /// Reads documents, each of them one schedule, or a list of schedules or rules.
 pub(super) fn import_eventbridge(text: &str) -> anyhow::Result<Imported> {
     let documents = serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>();
@@ -77,6 +80,11 @@ fn definition(item: &Value) -> Definition {
         definition.note(format!("its target was {arn}"));
     }
     if let Some(input) = item["Target"]["Input"].as_str() {
+        if input.contains(PLACEHOLDER) {
+            definition.refuse(format_args!(
+                "its input has {PLACEHOLDER}..>, which only EventBridge fills: {input}; remove it and import again, and let the receiver read x-cronbox-scheduled-time, -run-id or -attempt"
+            ));
+        }
         match serde_json::from_str::<Value>(input) {
             Ok(Value::Object(inputs)) => definition.set("starting_inputs", Value::Object(inputs)),
             _ => definition.note(format!("its input is no object: {input}")),
@@ -201,6 +209,22 @@ mod tests {
             "{first:?}"
         );
         assert_eq!(imported.refused(), 1);
+    }
+
+    /// As a constant it would be the same text at each time.
+    #[test]
+    fn placeholders_of_eventbridge_are_refused() {
+        for (input, is_taken) in [
+            (r#"{"day": "<aws.scheduler.scheduled-time>"}"#, false),
+            ("<aws.scheduler.execution-id>", false),
+            (r#"{"day": "<date>"}"#, true),
+        ] {
+            let text = json!({"Name": "a", "ScheduleExpression": "rate(1 hour)", "Target": {"Input": input}});
+            let read = import_eventbridge(&text.to_string()).unwrap().definitions[0].clone();
+            assert_eq!(read.is_taken(), is_taken, "{read:?}");
+            let is_said = read.notes.iter().any(|note| note.starts_with("NOT TAKEN OVER") && note.contains(input));
+            assert_eq!(is_said, !is_taken, "{read:?}");
+        }
     }
 
     /// As a loop of `get-schedule` prints them.
