@@ -298,6 +298,21 @@ async fn unknown_timezones_are_refused() {
     assert!(said.code == 2 && said.out.is_empty() && said.err.contains("Europe/Pari"), "{said:?}");
 }
 
+/// A night's job of 20 minutes would be cut off after 300 s, and start again beside itself.
+#[tokio::test]
+async fn jobs_without_a_limit_are_noted() {
+    let person = Person::without_key();
+    for (limit, is_noted) in [("{activeDeadlineSeconds: 600}", false), ("{}", true)] {
+        let text = format!(
+            "kind: CronJob\nmetadata: {{name: a}}\nspec: {{schedule: \"0 1 * * *\", jobTemplate: {{spec: {limit}}}}}\n"
+        );
+        let said =
+            person.run_with(&["import", "kubernetes", "-", "--target", "https://hooks.example/run"], &text).await;
+        let is_said = said.out.starts_with("# timeout_secs is 300 unless a workflow has it");
+        assert_eq!((said.code, is_said), (0, is_noted), "{said:?}");
+    }
+}
+
 /// With a target, a team and an owner the file needs no further edit.
 #[tokio::test]
 async fn an_import_names_target_team_and_owner() {
@@ -305,7 +320,8 @@ async fn an_import_names_target_team_and_owner() {
     let words =
         ["import", "crontab", "-", "--target", "https://hooks.example/run", "--team", "demo", "--owner", "web01"];
     let said = person.run_with(&words, "0 3 * * * /opt/job.sh\n").await;
-    let expected = "version: cronbox/v1
+    let expected = "# timeout_secs is 300 unless a workflow has it: then its run ends, and its job may go on; see docs/receivers.md, Work that takes long
+version: cronbox/v1
 owner: web01
 team: demo
 workflows:

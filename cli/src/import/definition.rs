@@ -121,12 +121,19 @@ impl Imported {
     }
 }
 
+/// Other schedulers have no limit, or another one, and no job ends because its request does.
+const LIMIT: &str = "timeout_secs is 300 unless a workflow has it: then its run ends, and its job may go on; see docs/receivers.md, Work that takes long";
+
 /// The file for `apply`. A schedule that is not taken over is a comment.
 ///
 /// # Errors
 /// Fails if a value cannot be written as YAML.
 pub(super) fn file_text(options: FileOptions<'_>, imported: &Imported) -> anyhow::Result<String> {
     let mut text: String = imported.notes.iter().map(|note| comment("", note)).collect();
+    let is_unlimited = |one: &Definition| one.is_taken() && !one.fields.contains_key("timeout_secs");
+    if options.target.is_some() && imported.definitions.iter().any(is_unlimited) {
+        text.push_str(&comment("", LIMIT));
+    }
     text.push_str(&format!("version: {VERSION}\n"));
     for (name, value) in [("owner", options.owner), ("team", options.team)] {
         if let Some(value) = value {
