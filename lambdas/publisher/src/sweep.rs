@@ -298,7 +298,8 @@ impl Publisher {
                 if next.force {
                     force_rollout(&mut tx, next.generation).await?;
                 }
-                if next.findings.explained == 0 {
+                // A schedule that was not read may be of an older generation.
+                if next.findings.explained == 0 && next.findings.unread == 0 {
                     finish_rollout(&mut tx, next.generation, next.id).await?;
                 }
                 finish_turn(&mut tx, &next).await?;

@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::proxy::INVALID;
+use crate::proxy::{DENIED, INVALID};
 use crate::world::{GROUP, World, name, soon};
 
 const ROLE: &str = "arn:aws:iam::123456789012:role/another";
@@ -63,6 +63,28 @@ async fn a_raised_generation_rolls_out_behind_canaries() {
     assert_eq!(sweep_by(&publisher).await.total_drift(), 0);
     assert!(world.is_rolled_out().await);
     world.assert_settled().await;
+}
+
+/// EventBridge refuses each read of the first sweep. If that ended the rollout, the brake would refuse the sixty changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_schedules_keep_the_rollout_open() {
+    let world = World::new().await;
+    let workflows = world.in_step(60).await;
+    let publisher = world.publisher_of(1).await;
+    for id in &workflows {
+        world.front.next(&name(*id), [DENIED]);
+    }
+    let found = sweep_by(&publisher).await;
+    assert_eq!((found.unread, found.explained), (60, 0), "{found:?}");
+    assert!(!world.is_rolled_out().await);
+
+    let found = sweep_by(&publisher).await;
+    assert_eq!((found.unread, found.explained, found.changes_refused), (0, 60, 0), "{found:?}");
+    publisher.drain_outbox(soon()).await.unwrap();
+    assert_eq!(world.count_rolled_out(&workflows).await, 60);
+    world.skip(SETTLED * 2).await;
+    assert_eq!(sweep_by(&publisher).await.total_drift(), 0);
+    assert!(world.is_rolled_out().await);
 }
 
 /// SQL statements have changed twelve of sixty crons without the API. A new configuration does not explain that.

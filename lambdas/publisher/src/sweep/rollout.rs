@@ -73,7 +73,8 @@ pub(crate) async fn force_rollout(tx: &mut PgConnection, generation: Generation)
     .map(drop)
 }
 
-/// Records that a sweep that began after the generation was raised found no schedule of an older one.
+/// Records that a sweep that began after the generation was raised read each suspect, and found no schedule of an older
+/// one.
 pub(crate) async fn finish_rollout(tx: &mut PgConnection, generation: Generation, sweep: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
