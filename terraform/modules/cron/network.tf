@@ -20,6 +20,12 @@ locals {
     startswith(var.app_base_url, "https://") ? 443 : 80,
   )
 
+  # Without the app's group, its rule admits every address. At port 443 that would be the rule by which a Lambda without endpoints
+  # reaches AWS, and EC2 refuses the second of two equal rules. So the rule to the app is two there, one for each half of the
+  # addresses: no change of the endpoints touches them. Equal rules that replace each other would be made and deleted in any order.
+  app_is_in_halves = local.app_port == 443 && length(var.app_security_group_ids) == 0
+  app_cidr         = local.app_is_in_halves ? "0.0.0.0/1" : length(var.app_security_group_ids) == 0 ? "0.0.0.0/0" : null
+
   # The groups of the endpoints: ours, and those that the VPC has already.
   endpoint_groups = merge(
     var.create_vpc_endpoints ? { created = one(aws_security_group.endpoints[*].id) } : {},
@@ -123,31 +129,56 @@ resource "aws_vpc_security_group_egress_rule" "runner_to_endpoints" {
   tags                         = var.tags
 }
 
-# Another rule may permit the same port to all addresses; two equal rules are an error.
 resource "aws_vpc_security_group_egress_rule" "runner_to_app" {
-  count = local.app_port == 443 && !local.has_all_endpoints && length(var.app_security_group_ids) == 0 ? 0 : 1
-
   security_group_id            = aws_security_group.runner.id
   description                  = "the app"
-  cidr_ipv4                    = length(var.app_security_group_ids) == 0 ? "0.0.0.0/0" : null
+  cidr_ipv4                    = local.app_cidr
   referenced_security_group_id = one(var.app_security_group_ids)
   ip_protocol                  = "tcp"
   from_port                    = local.app_port
   to_port                      = local.app_port
   tags                         = var.tags
+
+  # A rule for every address becomes the lower half only when the upper half exists.
+  depends_on = [aws_vpc_security_group_egress_rule.runner_to_app_upper]
+}
+
+resource "aws_vpc_security_group_egress_rule" "runner_to_app_upper" {
+  count = local.app_is_in_halves ? 1 : 0
+
+  security_group_id = aws_security_group.runner.id
+  description       = "the app"
+  cidr_ipv4         = "128.0.0.0/1"
+  ip_protocol       = "tcp"
+  from_port         = local.app_port
+  to_port           = local.app_port
+  tags              = var.tags
 }
 
 resource "aws_vpc_security_group_egress_rule" "publisher_to_app" {
-  count = local.app_port == 443 && !local.has_all_endpoints && length(var.app_security_group_ids) == 0 ? 0 : 1
-
   security_group_id            = aws_security_group.publisher.id
   description                  = "the app, for redrives"
-  cidr_ipv4                    = length(var.app_security_group_ids) == 0 ? "0.0.0.0/0" : null
+  cidr_ipv4                    = local.app_cidr
   referenced_security_group_id = one(var.app_security_group_ids)
   ip_protocol                  = "tcp"
   from_port                    = local.app_port
   to_port                      = local.app_port
   tags                         = var.tags
+
+  # A rule for every address becomes the lower half only when the upper half exists.
+  depends_on = [aws_vpc_security_group_egress_rule.publisher_to_app_upper]
+}
+
+resource "aws_vpc_security_group_egress_rule" "publisher_to_app_upper" {
+  count = local.app_is_in_halves ? 1 : 0
+
+  security_group_id = aws_security_group.publisher.id
+  description       = "the app, for redrives"
+  cidr_ipv4         = "128.0.0.0/1"
+  ip_protocol       = "tcp"
+  from_port         = local.app_port
+  to_port           = local.app_port
+  tags              = var.tags
 }
 
 resource "aws_vpc_security_group_ingress_rule" "app_from_publisher" {

@@ -63,11 +63,18 @@ run "without_endpoints_aws_is_reached_by_nat" {
       [for rule in aws_vpc_security_group_egress_rule.publisher_to_aws : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"] &&
       [for rule in aws_vpc_security_group_egress_rule.runner_to_aws : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"] &&
       length(aws_vpc_security_group_egress_rule.publisher_to_endpoints) == 0 &&
-      length(aws_vpc_security_group_egress_rule.runner_to_endpoints) == 0 &&
-      length(aws_vpc_security_group_egress_rule.runner_to_app) == 0 &&
-      length(aws_vpc_security_group_egress_rule.publisher_to_app) == 0
+      length(aws_vpc_security_group_egress_rule.runner_to_endpoints) == 0
     )
     error_message = "AWS's addresses change, so both may reach port 443 of every address."
+  }
+
+  # As with endpoints, in the_app_has_a_rule_of_its_own_with_endpoints.
+  assert {
+    condition = (
+      [for rule in [aws_vpc_security_group_egress_rule.runner_to_app, one(aws_vpc_security_group_egress_rule.runner_to_app_upper)] : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/1 443", "128.0.0.0/1 443"] &&
+      [for rule in [aws_vpc_security_group_egress_rule.publisher_to_app, one(aws_vpc_security_group_egress_rule.publisher_to_app_upper)] : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/1 443", "128.0.0.0/1 443"]
+    )
+    error_message = "Endpoints that are made later change no rule to the app, and no rule to it equals one to AWS."
   }
 }
 
@@ -94,11 +101,13 @@ run "with_endpoints_aws_is_reached_only_by_them" {
 
   assert {
     condition = (
-      aws_vpc_security_group_egress_rule.runner_to_app[0].cidr_ipv4 == null &&
-      aws_vpc_security_group_egress_rule.runner_to_app[0].referenced_security_group_id == "sg-0000000000000000a" &&
-      aws_vpc_security_group_egress_rule.runner_to_app[0].to_port == 443 &&
-      aws_vpc_security_group_egress_rule.publisher_to_app[0].cidr_ipv4 == null &&
-      aws_vpc_security_group_egress_rule.publisher_to_app[0].referenced_security_group_id == "sg-0000000000000000a"
+      aws_vpc_security_group_egress_rule.runner_to_app.cidr_ipv4 == null &&
+      aws_vpc_security_group_egress_rule.runner_to_app.referenced_security_group_id == "sg-0000000000000000a" &&
+      aws_vpc_security_group_egress_rule.runner_to_app.to_port == 443 &&
+      aws_vpc_security_group_egress_rule.publisher_to_app.cidr_ipv4 == null &&
+      aws_vpc_security_group_egress_rule.publisher_to_app.referenced_security_group_id == "sg-0000000000000000a" &&
+      length(aws_vpc_security_group_egress_rule.runner_to_app_upper) == 0 &&
+      length(aws_vpc_security_group_egress_rule.publisher_to_app_upper) == 0
     )
     error_message = "The runner and the publisher reach only the app's group."
   }
@@ -155,8 +164,28 @@ run "the_app_has_a_rule_of_its_own_with_endpoints" {
   }
 
   assert {
-    condition     = [for rule in aws_vpc_security_group_egress_rule.runner_to_app : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/0 443"]
-    error_message = "Without the app's group, its port stays open at every address."
+    condition = (
+      [for rule in [aws_vpc_security_group_egress_rule.runner_to_app, one(aws_vpc_security_group_egress_rule.runner_to_app_upper)] : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/1 443", "128.0.0.0/1 443"] &&
+      [for rule in [aws_vpc_security_group_egress_rule.publisher_to_app, one(aws_vpc_security_group_egress_rule.publisher_to_app_upper)] : "${rule.cidr_ipv4} ${rule.to_port}"] == ["0.0.0.0/1 443", "128.0.0.0/1 443"]
+    )
+    error_message = "Without the app's group, its port stays open at every address, by the rules that exist without endpoints, too."
+  }
+}
+
+run "another_port_of_the_app_needs_one_rule" {
+  command = plan
+
+  variables {
+    app_base_url = "https://cron.example.com:8443"
+  }
+
+  assert {
+    condition = (
+      aws_vpc_security_group_egress_rule.runner_to_app.cidr_ipv4 == "0.0.0.0/0" && aws_vpc_security_group_egress_rule.runner_to_app.to_port == 8443 &&
+      aws_vpc_security_group_egress_rule.publisher_to_app.cidr_ipv4 == "0.0.0.0/0" && aws_vpc_security_group_egress_rule.publisher_to_app.to_port == 8443 &&
+      length(aws_vpc_security_group_egress_rule.runner_to_app_upper) == 0 && length(aws_vpc_security_group_egress_rule.publisher_to_app_upper) == 0
+    )
+    error_message = "No rule to AWS has its port."
   }
 }
 
