@@ -9,6 +9,7 @@ mod environments;
 mod functions;
 mod image;
 mod ministack;
+mod network;
 mod policies;
 mod rehearsal;
 mod terraform;

@@ -75,6 +75,11 @@ resource "aws_nat_gateway" "this" {
   tags          = merge(var.tags, { Name = "${var.name}-${each.key}" })
 
   depends_on = [aws_internet_gateway.this]
+
+  # When nat_gateways becomes "one", the routes of the other zones change before AWS deletes their gateways.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_route_table" "public" {
