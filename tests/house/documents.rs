@@ -281,6 +281,68 @@ fn documents_in(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
+/// The services of AWS that publish for resources of Terraform.
+const PUBLISHERS: [(&str, &str); 3] = [
+    ("aws_cloudwatch_metric_alarm", "cloudwatch.amazonaws.com"),
+    ("aws_cloudwatch_event_target", "events.amazonaws.com"),
+    ("aws_db_event_subscription", "events.rds.amazonaws.com"),
+];
+/// How the modules name the topics of the alarms.
+const TOPICS: [&str; 2] = ["var.alarm_topic_arns", "local.topics["];
+
+/// A policy that lacks one of these services silences it, and no emulator would show that.
+#[test]
+fn topics_admit_every_service_that_publishes() {
+    let expected: BTreeSet<String> = kinds_that_publish().iter().map(|kind| publisher_of(kind).to_owned()).collect();
+    let deploy = std::fs::read_to_string(root().join("docs/deploy.md")).unwrap();
+    let (_, rest) = deploy.split_once("<a id=\"topics\"></a>").unwrap();
+    let section = rest.split("\n## ").next().unwrap_or_default();
+    let blocks: Vec<Value> = section
+        .split("```json\n")
+        .skip(1)
+        .map(|block| serde_json::from_str(block.split("```").next().unwrap_or_default()).unwrap())
+        .collect();
+    let [topic, key] = &blocks[..] else { panic!("a policy of a topic, and a statement of a key: {blocks:?}") };
+    let statements = topic["Statement"].as_array().unwrap();
+    assert_eq!(statements.iter().flat_map(services_of).collect::<BTreeSet<_>>(), expected);
+    assert_eq!(services_of(key), expected, "the key of an encrypted topic");
+    // EventBridge sends SNS and KMS nothing that a condition could compare.
+    for statement in statements.iter().chain([key]) {
+        let of_events = services_of(statement).contains("events.amazonaws.com");
+        assert!(!of_events || statement["Condition"].is_null(), "{statement}");
+    }
+}
+
+/// The kinds of the resources that name a topic of the alarms.
+fn kinds_that_publish() -> BTreeSet<String> {
+    let modules = ["cron", "network", "notifier", "service"].map(|name| root().join("terraform/modules").join(name));
+    let files = modules.iter().flat_map(|module| std::fs::read_dir(module).unwrap()).map(|file| file.unwrap().path());
+    let sources = files.filter(|path| path.extension().is_some_and(|extension| extension == "tf"));
+    let resource = Regex::new(r#"(?ms)^resource "(\w+)" "\w+" \{\n(.*?)^\}"#).unwrap();
+    let mut kinds = BTreeSet::new();
+    for path in sources {
+        let text = std::fs::read_to_string(path).unwrap();
+        let blocks = resource.captures_iter(&text);
+        let naming = blocks.filter(|block| TOPICS.iter().any(|topics| block[2].contains(topics)));
+        kinds.extend(naming.map(|block| block[1].to_owned()));
+    }
+    assert!(kinds.len() >= PUBLISHERS.len(), "the resources were not found: {kinds:?}");
+    kinds
+}
+
+fn publisher_of(kind: &str) -> &'static str {
+    let known = PUBLISHERS.iter().find(|(other, _)| *other == kind);
+    known.unwrap_or_else(|| panic!("{kind} names a topic of the alarms: which service publishes for it?")).1
+}
+
+/// The services that a statement of a policy permits.
+fn services_of(statement: &Value) -> BTreeSet<String> {
+    match &statement["Principal"]["Service"] {
+        Value::Array(services) => services.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        service => service.as_str().map(str::to_owned).into_iter().collect(),
+    }
+}
+
 /// A server that was upgraded has lost nothing. With a moment of the loss, the acceptance would abandon all runs that wait.
 #[test]
 fn upgrades_lose_nothing() {

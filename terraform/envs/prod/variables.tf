@@ -402,13 +402,13 @@ variable "runner_reserved_concurrency" {
 }
 
 variable "alarm_topic_arns" {
-  description = "SNS topics for alarms that a person must act on now."
+  description = "SNS topics for alarms that a person must act on now. Their policies: docs/deploy.md#topics."
   type        = list(string)
   default     = []
 }
 
 variable "ticket_topic_arns" {
-  description = "SNS topics for alarms that can wait; null = those of alarm_topic_arns."
+  description = "SNS topics for alarms that can wait; null = those of alarm_topic_arns. Their policies: docs/deploy.md#topics."
   type        = list(string)
   default     = null
 }

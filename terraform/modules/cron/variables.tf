@@ -367,7 +367,7 @@ variable "trust_schedule_group" {
 # Alarms
 
 variable "alarm_topic_arns" {
-  description = "SNS topics for alarms that a person must act on now, and for their ends; empty = alarms without a notification."
+  description = "SNS topics for alarms that a person must act on now, and for their ends; empty = alarms without a notification. Their policies: docs/deploy.md#topics."
   type        = list(string)
   default     = []
 
@@ -378,7 +378,7 @@ variable "alarm_topic_arns" {
 }
 
 variable "ticket_topic_arns" {
-  description = "SNS topics for alarms that can wait until the next working day; null = those of alarm_topic_arns."
+  description = "SNS topics for alarms that can wait until the next working day; null = those of alarm_topic_arns. Their policies: docs/deploy.md#topics."
   type        = list(string)
   default     = null
 

@@ -228,7 +228,7 @@ variable "logs_kms_key_arn" {
 # Alarms
 
 variable "alarm_topic_arns" {
-  description = "SNS topics for alarms and their ends; empty = alarms without a notification."
+  description = "SNS topics for alarms and their ends; empty = alarms without a notification. Their policies: docs/deploy.md#topics."
   type        = list(string)
   default     = []
 }

@@ -412,7 +412,7 @@ variable "has_notifier" {
 # Alarms
 
 variable "alarm_topic_arns" {
-  description = "SNS topics for alarms and their ends."
+  description = "SNS topics for alarms and their ends, for what the verification finds, and for events of RDS. Their policies: docs/deploy.md#topics."
   type        = list(string)
   default     = []
 }
