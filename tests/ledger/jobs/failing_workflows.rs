@@ -102,6 +102,21 @@ async fn verify_proves_around_a_failing_workflow() {
     s.end_early().await;
 }
 
+/// Its versions say that it is paused, although times have been due since the end of the pause.
+#[tokio::test]
+async fn verify_names_a_workflow_whose_pause_cannot_be_ended() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let failing = hourly(&s, json!({})).await;
+    let until = json!({"reason": "test", "until": "2026-03-02T08:40:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{failing}:pause"), &until).await.expect(200);
+    refuse_changes_of(&s, failing).await;
+    s.now_is("2026-03-02T09:10:00Z").await;
+    fails_at_its_end(&s, "watchdog").await;
+    let proven = s.admin().get("/api/v1/verify?from=2026-03-02T08:31:00Z&to=2026-03-02T09:03:00Z").await;
+    assert_eq!(proven.expect(200).json["undecided_workflows"], json!([failing.0]));
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn watchdog_resumes_behind_a_failing_workflow() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;

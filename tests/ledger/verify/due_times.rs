@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use tests::{Answer, Story};
 use tokio::process::Command;
 
+use crate::steps::story_without_executor;
+
 /// An hour from 09:00, with fires at 09:00, 09:30 and 10:00.
 pub(crate) const SPAN: &str = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:01:00Z";
 
@@ -129,6 +131,25 @@ async fn unsettled_and_too_old_spans_are_refused() {
     verify(&s, &at("2026-03-02T09:30:00Z", "2026-03-02T09:30:00Z")).await.refused(400, "invalid_field", Some("to"));
     verify(&s, "from=2026-03-02T09:30:00Z").await.refused(400, "missing_field", Some("to"));
     s.end().await;
+}
+
+/// A fire, an edit or the watchdog writes the end of a pause later, dated back. Until then no version says that times are
+/// due since.
+#[tokio::test]
+async fn times_after_a_pause_are_not_settled_before_its_end_is_written() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let workflow = s.create("0 * * * *", "UTC").await;
+    let pause = json!({"reason": "test", "until": "2026-03-02T10:00:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{workflow}:pause"), &pause).await.expect(200);
+    s.now_is("2026-03-02T10:20:00Z").await;
+    let span = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:13:00Z";
+    let behind = verify(&s, span).await;
+    behind.refused(400, "span_not_settled", Some("to"));
+    assert!(behind.json["detail"].as_str().unwrap().contains("2026-03-02T10:00:00Z"), "{}", behind.text);
+    s.job("watchdog").await;
+    let proven = verify(&s, span).await.expect(200).json;
+    assert_eq!((&proven["due"], &proven["decided"], &proven["differences"]), (&json!(1), &json!(1), &json!([])));
+    s.end_early().await;
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ struct DueWorkflow {
     team_id: i64,
     ledger_since: Option<DateTime<Utc>>,
     decided_through: Option<DateTime<Utc>>,
+    has_unended_pause: bool,
     versions: Vec<Version>,
     times: Vec<DateTime<Utc>>,
     /// Revisions whose due times cannot be computed.
@@ -68,7 +69,8 @@ impl Due {
     ) -> Self {
         let mut due = Self { workflows: Vec::new(), next: workflows.last().map(|last| last.id.saturating_add(1)) };
         let mut times = 0;
-        for Workflow { id, team_id, ledger_since, decided_through, .. } in workflows {
+        for workflow in workflows {
+            let Workflow { id, team_id, ledger_since, decided_through, has_unended_pause, .. } = workflow;
             if times >= TIMES {
                 due.next = Some(id);
                 break;
@@ -80,7 +82,16 @@ impl Due {
             times += due_times.times.len();
             let times = due_times.times.into_iter().map(|due| due.time).collect();
             let unjudged = due_times.unjudged;
-            due.workflows.push(DueWorkflow { id, team_id, ledger_since, decided_through, versions, times, unjudged });
+            due.workflows.push(DueWorkflow {
+                id,
+                team_id,
+                ledger_since,
+                decided_through,
+                has_unended_pause,
+                versions,
+                times,
+                unjudged,
+            });
         }
         due
     }
@@ -129,7 +140,8 @@ impl DueWorkflow {
         findings: &mut Findings,
     ) -> Result<(), Option<DateTime<Utc>>> {
         if compared.is_none() {
-            let is_undecided = entries.iter().any(|(time, entry)| self.is_undecided(*time, entry));
+            let is_undecided =
+                self.has_unended_pause || entries.iter().any(|(time, entry)| self.is_undecided(*time, entry));
             if !findings.has_room_for(self.unjudged.len().min(1) + usize::from(is_undecided)) {
                 return Err(None);
             }

@@ -23,7 +23,8 @@ struct Behind {
 /// the verification of others, because the comparison reports it. The same applies to a workflow that the watchdog
 /// could not process in its last pass, which processed all others.
 pub(super) async fn find_latest_end(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
-    let mut latest = followers::find_undecided_since(db, until).await?.unwrap_or(until);
+    let undecided_since = followers::find_undecided_since(db, until).await?.unwrap_or(until);
+    let mut latest = find_unended_pause(db, until).await?.unwrap_or(until).min(undecided_since);
     let (mut watch_at, mut id) = (DateTime::UNIX_EPOCH, 0);
     loop {
         let behind = behind(db, latest, watch_at, id).await?;
@@ -39,6 +40,26 @@ pub(super) async fn find_latest_end(db: &mut PgConnection, until: DateTime<Utc>)
         });
         latest = undecided.min().map_or(latest, |first| first.min(latest));
     }
+}
+
+/// Returns when the first pause ended whose end has no version yet: times are due since then, although the versions say
+/// that the workflow is paused.
+async fn find_unended_pause(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<Option<DateTime<Utc>>> {
+    let ended = sqlx::query_scalar!(
+        r#"
+        -- the first pause that is over and that no fire, edit or pass of the watchdog has ended
+        SELECT pause_until AS "pause_until!"
+          FROM workflows w
+         WHERE pause_until < $1
+           AND NOT EXISTS (SELECT FROM job_failures f WHERE f.job = 'watchdog' AND f.workflow_id = w.id)
+         ORDER BY pause_until
+         LIMIT 1
+        "#,
+        until,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(ended)
 }
 
 async fn behind(

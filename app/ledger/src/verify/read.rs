@@ -22,6 +22,8 @@ pub(super) struct Workflow {
     pub(super) ledger_since: Option<DateTime<Utc>>,
     /// The instant up to which its times are decided; `None`: the latest that can be verified.
     pub(super) decided_through: Option<DateTime<Utc>>,
+    /// Whether a pause is over that the watchdog cannot end, so that its versions do not show what has been due since.
+    pub(super) has_unended_pause: bool,
     /// How many versions began in the slice, as far as a page counts them.
     changes: i64,
 }
@@ -58,6 +60,7 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64, slice: Span
                CASE WHEN f.workflow_id IS NOT NULL THEN
                     ledger_decided_through(l.cursor, l.watch_at, s.decided_through)
                END AS "decided_through?",
+               COALESCE(f.workflow_id IS NOT NULL AND w.pause_until < $4, FALSE) AS "has_unended_pause!",
                (SELECT count(*)
                   FROM (SELECT
                           FROM schedule_versions v
