@@ -40,15 +40,15 @@ fn environments_differ_only_in_values() {
     }
 }
 
-/// The values of environments that the two resources of [`PROTECTED`] read.
+/// The values of environments that the three resources from [`PROTECTED`] on read.
 const VALUES: &str = "variable \"database\" {
   type    = object({ is_protected = optional(bool), kms_key_arn = optional(string) })
   default = {}
 }
-locals {
-  makes_app = true
-}
 ";
+/// An environment with an app, and one whose app runs elsewhere.
+const WITH_APP: &str = "locals {\n  makes_app = true\n}\n";
+const WITHOUT_APP: &str = "locals {\n  makes_app = false\n}\n";
 const PROTECTED: &str = "resource \"terraform_data\" \"protection\" {";
 /// A part of an environment. A load balancer is replaced like this.
 const PART: &str = "variable \"is_internal\" {
@@ -59,32 +59,33 @@ resource \"terraform_data\" \"part\" {
 }
 ";
 
-/// Two resources at the end of `main.tf` refuse what would delete parts of an environment. They are tried with modules in which there is
+/// Three resources at the end of `main.tf` refuse what would delete parts of an environment. They are tried with modules in which there is
 /// nothing else.
 struct Protected {
     folder: PathBuf,
 }
 
 impl Protected {
-    fn written(name: &str) -> Protected {
+    fn written(name: &str, app: &str) -> Protected {
         let folder = target_folder().join(name);
         drop(std::fs::remove_dir_all(&folder));
         std::fs::create_dir_all(folder.join("part")).unwrap();
         std::fs::write(folder.join("part/main.tf"), PART).unwrap();
         let main = read("dev", "main.tf");
         let (_, guards) = main.split_once(PROTECTED).unwrap();
-        let variables = ["name_prefix", "vpc_id", "network_cidr", "is_internal", "existing_database"];
+        let variables =
+            ["name_prefix", "regional_names", "iam_path", "vpc_id", "network_cidr", "is_internal", "existing_database"];
         let variables = variables
             .map(|name| format!("variable \"{name}\" {{\n  type    = string\n  default = null\n}}\n"))
             .concat();
         let parts = ["network", "service", "cron", "notifier"].map(|name| {
             format!("module \"{name}\" {{\n  source      = \"./part\"\n  is_internal = var.is_internal\n}}\n")
         });
-        let text = [VALUES, &variables, &parts.concat(), PROTECTED, guards].concat();
+        let text = [VALUES, app, &variables, &parts.concat(), PROTECTED, guards].concat();
         std::fs::write(folder.join("main.tf"), text).unwrap();
         let protected = Protected { folder };
         protected.expect(&["init", "-input=false"], true, "initialized");
-        protected.expect(&["apply", "-auto-approve", "-input=false"], true, "6 added");
+        protected.expect(&["apply", "-auto-approve", "-input=false"], true, "0 destroyed");
         protected
     }
 
@@ -107,31 +108,57 @@ fn without_questions<'a>(command: &'a str, arguments: &[&'a str]) -> Vec<&'a str
 /// RDS and the load balancer refuse at the end of a destroy, when schedules, functions and tasks are gone.
 #[test]
 fn protected_environments_lose_no_part() {
-    let protected = Protected::written("deploy-protection");
+    let protected = Protected::written("deploy-protection", WITH_APP);
     protected.expect(&without_questions("destroy", &[]), false, "This environment is protected");
     protected.expect(&without_questions("destroy", &[UNPROTECTED]), false, "apply, then destroy");
     protected.expect(&["plan", "-input=false"], true, "No changes");
-    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "2 changed");
-    protected.expect(&without_questions("destroy", &[UNPROTECTED]), true, "6 destroyed");
+    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "3 changed");
+    protected.expect(&without_questions("destroy", &[UNPROTECTED]), true, "7 destroyed");
 }
 
 /// A load balancer that has to be replaced loses its listener first, and then refuses to be deleted.
 #[test]
 fn protected_environments_replace_no_part() {
-    let protected = Protected::written("deploy-replacement");
-    for change in ["is_internal=false", "name_prefix=other", "network_cidr=10.9.0.0/16", "existing_database=other"] {
+    let protected = Protected::written("deploy-replacement", WITH_APP);
+    for change in [
+        "is_internal=false",
+        "name_prefix=other",
+        "network_cidr=10.9.0.0/16",
+        "existing_database=other",
+        "iam_path=/other/",
+        "regional_names=false",
+    ] {
         let change = format!("-var={change}");
         protected.expect(&without_questions("apply", &[&change]), false, "This environment is protected");
         // The protection of the last apply counts.
         protected.expect(&without_questions("apply", &[&change, UNPROTECTED]), false, "This environment is protected");
+        // Nothing was deleted, and nothing of the change is left. What did not refuse is protected again.
+        protected.expect(&without_questions("apply", &[]), true, "0 added");
     }
-    // Nothing was deleted, and nothing of these changes is left.
-    protected.expect(&without_questions("apply", &[]), true, "0 added");
     protected.expect(&["plan", "-input=false"], true, "No changes");
-    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "2 changed");
+    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "3 changed");
     protected.expect(
         &without_questions("apply", &[UNPROTECTED, "-var=is_internal=false"]),
         true,
         "5 added, 0 changed, 5 destroyed",
     );
+}
+
+/// Schedules fire with their role, also those of an app that Terraform did not make. Without it each fire is lost, and its dead letter, too.
+#[test]
+fn environments_without_app_keep_their_roles() {
+    let protected = Protected::written("deploy-roles", WITHOUT_APP);
+    for change in ["name_prefix=other", "iam_path=/other/", "regional_names=false"] {
+        let change = format!("-var={change}");
+        protected.expect(&without_questions("apply", &[&change, UNPROTECTED]), false, "This environment is protected");
+    }
+    protected.expect(&without_questions("destroy", &[UNPROTECTED]), false, "This environment is protected");
+    protected.expect(&["plan", "-input=false"], true, "No changes");
+    protected.expect(&without_questions("apply", &[UNPROTECTED]), true, "1 changed");
+    protected.expect(
+        &without_questions("apply", &[UNPROTECTED, "-var=iam_path=/other/"]),
+        true,
+        "1 added, 0 changed, 1 destroyed",
+    );
+    protected.expect(&without_questions("destroy", &[UNPROTECTED]), true, "5 destroyed");
 }

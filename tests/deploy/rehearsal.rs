@@ -214,7 +214,7 @@ pub(crate) async fn values(ministack: &MiniStack, s: &Story, url: &str) -> Strin
         "region = \"{REGION}\"\naccount_id = \"{account}\"\nvpc_id = \"{vpc}\"\nsubnet_ids = {subnets}\n\
          database_security_group_id = \"{group}\"\ndatabase_secret_arn = \"{database}\"\n\
          scheduler_key_secret_arn = \"{key}\"\ndatabase_ca_file = \"{}\"\napp_base_url = \"{url}\"\n\
-         endpoint_url = \"{}\"\n",
+         endpoint_url = \"{}\"\ndatabase = {{ is_protected = false }}\n",
         bundle.display(),
         ministack.endpoint
     )

@@ -193,6 +193,7 @@ fn filled_in(example: &str, account: &Account, app: &str) -> String {
         *line.unwrap_or_else(|| panic!("the example does not have {name}")) = format!("{name} = {value}");
     }
     lines.push(format!("endpoint_url = {:?}", account.endpoint()));
+    lines.push("database = { is_protected = false }".to_owned());
     lines.join("\n")
 }
 

@@ -11,13 +11,13 @@ variable "account_id" {
 }
 
 variable "name_prefix" {
-  description = "The beginning of every name. It does not tell two environments with the same env apart: their metrics are the same."
+  description = "The beginning of every name. It does not tell two environments with the same env apart: their metrics are the same. A change replaces the roles, the schedule group and the database (docs/deploy.md#replaced)."
   type        = string
   default     = "cronbox"
 }
 
 variable "regional_names" {
-  description = "Whether the names of roles and dashboard contain the region."
+  description = "Whether the names of roles and dashboard contain the region. A change replaces the roles, and fires are lost meanwhile (docs/deploy.md#replaced)."
   type        = bool
   default     = true
 }
@@ -29,7 +29,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "iam_path" {
-  description = "The path of the roles."
+  description = "The path of the roles. A change replaces them, and fires are lost meanwhile (docs/deploy.md#replaced)."
   type        = string
   default     = "/"
 }
@@ -160,7 +160,7 @@ variable "web_acl_arn" {
 }
 
 variable "database" {
-  description = "The database that is made for the app; an absent field takes the module's default."
+  description = "The database that is made for the app; an absent field takes the module's default. is_protected also protects the roles and the schedules of an environment whose app runs elsewhere."
   type = object({
     instance_class       = optional(string)
     engine_version       = optional(string)

@@ -212,3 +212,22 @@ resource "terraform_data" "replacement" {
 
   depends_on = [module.network, module.service, module.cron, module.notifier]
 }
+
+# These replace the roles, and name_prefix the schedule group with all schedules, too. EventBridge fires with the role that a schedule names, and writes
+# dead letters with it, so fires are lost from the deletion of the old role until the publisher has updated the schedule. It is a resource of its own
+# for the same reason as the one above, and an environment whose app runs elsewhere has only this one.
+resource "terraform_data" "roles" {
+  input = coalesce(var.database.is_protected, true)
+  triggers_replace = {
+    name_prefix    = var.name_prefix
+    regional_names = var.regional_names
+    iam_path       = var.iam_path
+  }
+
+  provisioner "local-exec" {
+    when    = destroy
+    command = self.input ? "echo 'This environment is protected, and this change deletes the roles with which its schedules fire: follow docs/deploy.md#replaced, or docs/deploy.md#destroy' >&2; exit 1" : "true"
+  }
+
+  depends_on = [module.network, module.service, module.cron, module.notifier]
+}

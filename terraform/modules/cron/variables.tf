@@ -25,7 +25,7 @@ variable "name_prefix" {
 }
 
 variable "regional_names" {
-  description = "Whether the names of roles and dashboard contain the region, so that an account can have the environment in two regions. False keeps the names that cronbox 0.1 gave: a new name is a new role, which schedules use only after the publisher has updated them."
+  description = "Whether the names of roles and dashboard contain the region, so that an account can have the environment in two regions. False keeps the names that cronbox 0.1 gave: a new name is a new role, which schedules use only after the publisher has updated them, and until then fires are lost (docs/deploy.md#replaced)."
   type        = bool
   default     = true
 }
@@ -48,7 +48,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "iam_path" {
-  description = "The path of the three roles."
+  description = "The path of the three roles. A change replaces them, and fires are lost meanwhile (docs/deploy.md#replaced)."
   type        = string
   default     = "/"
 

@@ -35,7 +35,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "iam_path" {
-  description = "The path of the role."
+  description = "The path of the role. A change replaces it (docs/deploy.md#replaced)."
   type        = string
   default     = "/"
 

@@ -34,7 +34,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "iam_path" {
-  description = "The path of the roles."
+  description = "The path of the roles. A change replaces them, and ECS cannot roll back to tasks with the old ones (docs/deploy.md#replaced)."
   type        = string
   default     = "/"
 }
