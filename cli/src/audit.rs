@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::client::{Access, Client, wait_for};
 use crate::common::OperatorCommon;
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Look, Row, View, word};
 use crate::print::{one_line, pass_json_lines};
 
@@ -63,9 +64,8 @@ pub(crate) struct List {
     common: OperatorCommon,
     #[command(flatten)]
     chosen: Chosen,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// Which entries are exported.
@@ -119,8 +119,8 @@ impl Chosen {
 
 async fn list_entries(list: &List) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&list.common.access).await?;
-    let rows: Vec<AuditView> = client.read_list("/audit", &list.chosen.query(), list.limit).await?;
-    list.common.output().print_rows(&rows)
+    let output = list.common.output();
+    print_list::<AuditView>(&client, output, "/audit", &list.chosen.query(), list.limit.most(output)).await
 }
 
 impl Row for AuditView {

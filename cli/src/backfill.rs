@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::common::Common;
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Output, state, word};
 use crate::progress::Progress;
 use crate::times::rfc3339;
@@ -44,9 +45,8 @@ pub(crate) struct List {
     /// Only backfills in this state: running, paused, cancelled or finished.
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A backfill.
@@ -66,8 +66,8 @@ pub(crate) async fn run_backfill(verb: &Verb) -> anyhow::Result<ExitCode> {
             let client = Client::connect(&list.common.access).await?;
             let query: Vec<_> = list.state.iter().map(|state| ("state", state.clone())).collect();
             repeat(list.watch, async || {
-                let rows: Vec<BackfillView> = client.read_list("/backfills", &query, list.limit).await?;
-                list.common.output.print_rows(&rows)
+                let output = list.common.output;
+                print_list::<BackfillView>(&client, output, "/backfills", &query, list.limit.most(output)).await
             })
             .await
         }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Output, state, word};
 use crate::print::print_error;
 use crate::progress::Progress;
@@ -129,9 +130,8 @@ pub(crate) struct List {
     common: Common,
     #[command(flatten)]
     watch: Watch,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// An operation.
@@ -152,9 +152,8 @@ pub(crate) struct Items {
     /// Only items with this outcome: done, unchanged or refused.
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<String>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<1_000>,
 }
 
 /// Runs the command.
@@ -175,8 +174,8 @@ pub(crate) async fn run_bulk(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Ls(list) => {
             let client = Client::connect(&list.common.access).await?;
             repeat(list.watch, async || {
-                let rows: Vec<BulkView> = client.read_list("/bulk", &[], list.limit).await?;
-                list.common.output.print_rows(&rows)
+                let output = list.common.output;
+                print_list::<BulkView>(&client, output, "/bulk", &[], list.limit.most(output)).await
             })
             .await
         }
@@ -293,8 +292,8 @@ async fn list_items(items: &Items) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&items.named.common.access).await?;
     let query: Vec<_> = items.outcome.iter().map(|outcome| ("outcome", outcome.clone())).collect();
     let path = format!("/bulk/{}/items", items.named.id);
-    let rows: Vec<BulkItemView> = client.read_list(&path, &query, items.limit).await?;
-    items.named.common.output.print_rows(&rows)
+    let output = items.named.common.output;
+    print_list::<BulkItemView>(&client, output, &path, &query, items.limit.most(output)).await
 }
 
 fn print_operation(output: Output, operation: &BulkView) -> anyhow::Result<ExitCode> {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Look, Output, Row, View, word};
 
 /// What can be done with channels.
@@ -32,9 +33,8 @@ pub(crate) struct List {
     /// Only channels of this team, by id.
     #[arg(long, value_name = "ID")]
     team: Option<i64>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A new channel.
@@ -92,8 +92,8 @@ pub(crate) async fn run_channel(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Ls(list) => {
             let client = Client::connect(&list.common.access).await?;
             let query: Vec<_> = list.team.map(|team| ("team_id", team.to_string())).into_iter().collect();
-            let rows: Vec<ChannelView> = client.read_list("/notification-channels", &query, list.limit).await?;
-            list.common.output.print_rows(&rows)
+            let output = list.common.output;
+            print_list::<ChannelView>(&client, output, "/notification-channels", &query, list.limit.most(output)).await
         }
         Verb::Create(create) => create_channel(create).await,
         Verb::Test(named) => test_channel(named).await,

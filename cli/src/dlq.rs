@@ -24,6 +24,7 @@ use self::table::MessageView;
 use self::text::message_line;
 use crate::client::{Access, Client, wait_for};
 use crate::common::OperatorCommon;
+use crate::listing::print_first;
 use crate::output::{OutputOrJson, Stream};
 use crate::print::{Printed, print_error};
 
@@ -114,7 +115,8 @@ pub(crate) fn run_dlq(verb: &Verb) -> anyhow::Result<ExitCode> {
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     let queue = open_queue(&list.at).await;
     let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
-    let messages = receive_wanted(&mut in_flight, list.limit, |_| true).await;
+    // One more than is shown, which says that the queue has more.
+    let messages = receive_wanted(&mut in_flight, list.limit.saturating_add(1), |_| true).await;
     // Before its own messages return: SQS's count, which may be old, would have them as those of another receiver.
     let elsewhere = in_flight.count_elsewhere().await.unwrap_or_default();
     in_flight.put_back().await;
@@ -127,7 +129,7 @@ async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     }
     let known = read_decisions(&list.common.access, &messages).await?;
     let rows: Vec<_> = messages.iter().zip(&known).map(|(message, known)| MessageView::of(message, known)).collect();
-    list.common.output().print_rows(&rows)
+    print_first(list.common.output(), rows, list.limit)
 }
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {

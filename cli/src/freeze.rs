@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Output, state};
 use crate::times::{Instant, rfc3339};
 
@@ -56,9 +57,8 @@ pub(crate) struct List {
     /// Only freezes that have not ended.
     #[arg(long)]
     open: bool,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A freeze that ends.
@@ -78,8 +78,8 @@ pub(crate) async fn run_freeze(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Ls(list) => {
             let client = Client::connect(&list.common.access).await?;
             let query: Vec<_> = list.open.then(|| ("open", "true".to_owned())).into_iter().collect();
-            let rows: Vec<FreezeView> = client.read_list("/freezes", &query, list.limit).await?;
-            list.common.output.print_rows(&rows)
+            let output = list.common.output;
+            print_list::<FreezeView>(&client, output, "/freezes", &query, list.limit.most(output)).await
         }
         Verb::Lift(lift) => {
             let client = Client::connect(&lift.common.access).await?;

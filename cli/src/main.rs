@@ -17,6 +17,7 @@ mod import;
 mod jobs;
 mod key;
 mod listen;
+mod listing;
 mod login;
 mod logs;
 mod merge_patch;

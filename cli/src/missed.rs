@@ -9,7 +9,7 @@ use schedule::Clock;
 
 use crate::client::Client;
 use crate::common::Common;
-use crate::print::print_error;
+use crate::listing::{Limit, print_list};
 use crate::times::{Past, rfc3339};
 
 /// Which times are listed.
@@ -25,9 +25,8 @@ pub(crate) struct Missed {
     /// Only times of this team, by id.
     #[arg(long, value_name = "ID")]
     team: Option<i64>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<200>,
 }
 
 /// Lists what did not run in the last 24 hours, or in another span; exit 1 if a time was missed or abandoned.
@@ -44,12 +43,7 @@ pub(crate) async fn list_missed(missed: &Missed) -> anyhow::Result<ExitCode> {
     if missed.skipped {
         query.extend(["skipped_paused", "skipped_overlap"].map(|decision| ("decision", decision.to_owned())));
     }
-    let mut rows: Vec<NamedOccurrenceView> = client.read_list("/occurrences", &query, missed.limit + 1).await?;
-    let is_cut = rows.len() > missed.limit;
-    rows.truncate(missed.limit);
-    missed.common.output.print_rows(&rows)?;
-    if is_cut {
-        print_error(&format!("only the newest {} times are shown: --limit shows more", missed.limit));
-    }
+    let output = missed.common.output;
+    print_list::<NamedOccurrenceView>(&client, output, "/occurrences", &query, missed.limit.most(output)).await?;
     Ok(if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::common::Common;
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Output, Row, View, state, word};
 
 /// What can be done with notifications.
@@ -39,9 +40,8 @@ pub(crate) struct List {
     /// Only those of this event.
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A notification.
@@ -62,9 +62,8 @@ pub(crate) struct Messages {
     /// Only those that were not delivered.
     #[arg(long)]
     failed: bool,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A message.
@@ -89,8 +88,9 @@ pub(crate) async fn run_notification(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Messages(messages) => {
             let client = Client::connect(&messages.common.access).await?;
             let query: Vec<_> = messages.failed.then(|| ("state", "failed".to_owned())).into_iter().collect();
-            let rows: Vec<MessageView> = client.read_list("/notification-messages", &query, messages.limit).await?;
-            messages.common.output.print_rows(&rows)
+            let output = messages.common.output;
+            print_list::<MessageView>(&client, output, "/notification-messages", &query, messages.limit.most(output))
+                .await
         }
         Verb::Retry(retry) => {
             let client = Client::connect(&retry.common.access).await?;
@@ -110,8 +110,8 @@ async fn list_notifications(list: &List) -> anyhow::Result<ExitCode> {
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))
     .collect();
-    let rows: Vec<NotificationView> = client.read_list("/notifications", &query, list.limit).await?;
-    list.common.output.print_rows(&rows)
+    let output = list.common.output;
+    print_list::<NotificationView>(&client, output, "/notifications", &query, list.limit.most(output)).await
 }
 
 fn print_notification(output: Output, notification: &NotificationView) -> anyhow::Result<ExitCode> {

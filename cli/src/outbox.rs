@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::client::{Client, Refusal, wait_for};
 use crate::common::OperatorCommon;
+use crate::listing::{Limit, print_first};
 use crate::output::{Cell, Row, View, state};
 use crate::print::print_error;
 
@@ -37,9 +38,8 @@ pub(crate) struct List {
     /// Only rows of this workflow.
     #[arg(long, value_name = "ID")]
     workflow: Option<i64>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// The status of a row.
@@ -75,12 +75,12 @@ pub(crate) fn run_outbox(verb: &Verb) -> anyhow::Result<ExitCode> {
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&list.common.access).await?;
+    let most = list.limit.most(list.common.output());
     let mut rows = Vec::new();
     for status in list.status.map_or_else(|| vec!["failed", "pending"], |status| vec![status.as_str()]) {
-        rows.extend(rows_of(&client, status, list.workflow, list.limit).await?);
+        rows.extend(rows_of(&client, status, list.workflow, most.saturating_add(1)).await?);
     }
-    rows.truncate(list.limit);
-    list.common.output().print_rows(&rows)
+    print_first(list.common.output(), rows, most)
 }
 
 /// Fetches the rows with this status, the newest first, page by page.

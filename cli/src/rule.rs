@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
+use crate::listing::{Limit, print_list};
 use crate::output::{Cell, Output, Row, View, word};
 use crate::times::{Instant, Span, rfc3339};
 
@@ -33,9 +34,8 @@ pub(crate) struct List {
     /// Only rules of this team, by id.
     #[arg(long, value_name = "ID")]
     team: Option<i64>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A new rule.
@@ -99,8 +99,8 @@ pub(crate) async fn run_rule(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Ls(list) => {
             let client = Client::connect(&list.common.access).await?;
             let query: Vec<_> = list.team.map(|team| ("team_id", team.to_string())).into_iter().collect();
-            let rows: Vec<RuleView> = client.read_list("/notification-rules", &query, list.limit).await?;
-            list.common.output.print_rows(&rows)
+            let output = list.common.output;
+            print_list::<RuleView>(&client, output, "/notification-rules", &query, list.limit.most(output)).await
         }
         Verb::Create(create) => create_rule(create).await,
         Verb::Snooze(snooze) => {

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::common::Common;
+use crate::listing::{Limit, print_list};
 use crate::named::find_workflow;
 use crate::output::{Cell, Form, Output, View, state, word};
 use crate::print::print_text;
@@ -58,9 +59,8 @@ pub(crate) struct List {
     /// Only runs of this team, by id.
     #[arg(long, value_name = "ID")]
     team: Option<i64>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 /// A run.
@@ -126,8 +126,8 @@ async fn list_runs(list: &List) -> anyhow::Result<ExitCode> {
         query.push(("workflow_id", find_workflow(&client, workflow).await?.id.to_string()));
     }
     repeat(list.watch, async || {
-        let rows: Vec<RunView> = client.read_list("/runs", &query, list.limit).await?;
-        list.common.output.print_rows(&rows)
+        let output = list.common.output;
+        print_list::<RunView>(&client, output, "/runs", &query, list.limit.most(output)).await
     })
     .await
 }

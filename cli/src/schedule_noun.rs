@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::backfill::{print_backfill, wait_for_backfill};
 use crate::client::Client;
 use crate::common::Common;
+use crate::listing::{Limit, print_list};
 use crate::named::find_workflow;
 use crate::output::{Cell, Form};
 use crate::print::print_text;
@@ -44,9 +45,8 @@ pub(crate) struct List {
     /// The order: `next_fire_at`, `name` or `updated_on`; with - in front from the last one on.
     #[arg(long, value_name = "FIELD", allow_hyphen_values = true, default_value = "next_fire_at")]
     sort: String,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<200>,
 }
 
 /// The next times of a workflow.
@@ -124,8 +124,8 @@ async fn list_schedules(list: &List) -> anyhow::Result<ExitCode> {
     let mut query = vec![("sort", list.sort.clone())];
     query.extend(list.team.map(|team| ("team_id", team.to_string())));
     repeat(list.watch, async || {
-        let rows: Vec<ScheduleView> = client.read_list("/schedules", &query, list.limit).await?;
-        list.common.output.print_rows(&rows)
+        let output = list.common.output;
+        print_list::<ScheduleView>(&client, output, "/schedules", &query, list.limit.most(output)).await
     })
     .await
 }

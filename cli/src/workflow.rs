@@ -18,6 +18,7 @@ use self::edit::edit_workflow;
 use self::show::print_workflow;
 use crate::client::Client;
 use crate::common::{Common, DryRun, print_changes};
+use crate::listing::{Limit, print_list};
 use crate::named::{find_workflow, value_name};
 use crate::run::{fire_and_read, follow_run};
 use crate::times::{Instant, rfc3339};
@@ -82,9 +83,8 @@ pub(crate) struct List {
     /// The order: `name`, `next_fire_at` or `updated_on`; with - in front from the last one on.
     #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
     sort: Option<String>,
-    /// Show at most this many.
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<200>,
 }
 
 /// The state of a workflow.
@@ -227,8 +227,8 @@ async fn list_workflows(list: &List) -> anyhow::Result<ExitCode> {
     query.extend(list.archived.then(|| ("archived", "true".to_owned())));
     query.push(("results", "true".to_owned()));
     repeat(list.watch, async || {
-        let rows: Vec<WorkflowView> = client.read_list("/workflows", &query, list.limit).await?;
-        list.common.output.print_rows(&rows)
+        let output = list.common.output;
+        print_list::<WorkflowView>(&client, output, "/workflows", &query, list.limit.most(output)).await
     })
     .await
 }

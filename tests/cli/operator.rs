@@ -38,7 +38,7 @@ async fn missed_times_of_the_night_are_listed() {
     s.job("watchdog").await;
     let shown = admin.run(&[&["missed", "--skipped", "--limit", "1"], &span[..]].concat()).await;
     assert_eq!(shown.code, 1, "{shown:?}");
-    assert!(shown.err.contains("only the newest 1 times are shown"), "{shown:?}");
+    assert!(shown.err.contains("only the first 1 are shown"), "{shown:?}");
     s.end_early().await;
 }
 

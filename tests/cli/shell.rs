@@ -1,6 +1,6 @@
 //! What a shell needs: completions, manual pages, exit codes, and an output that programs read.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::Story;
 
 use crate::Person;
@@ -70,6 +70,33 @@ async fn every_form_has_the_same_objects() {
     let table = person.ok(&["workflow", "ls"]).await;
     assert!(table.starts_with("ID ") && !table.contains('\u{1b}'), "{table}");
     assert!(person.ok(&["workflow", "ls", "-o", "wide"]).await.lines().next().unwrap().ends_with("UPDATED"));
+    s.end().await;
+}
+
+/// Programs get all pages, and people the first objects with the sentence that there are more.
+#[tokio::test]
+async fn no_list_is_cut_without_a_word() {
+    let s = Story::today().await;
+    for at in 0..201 {
+        s.create_with(json!({"name": format!("w{at}")})).await;
+    }
+    let person = Person::editor(&s);
+    for form in ["name", "yaml", "json"] {
+        let said = person.run(&["workflow", "ls", "-o", form]).await;
+        assert!(said.code == 0 && said.err.is_empty(), "{form}: {}", said.err);
+        let count = match form {
+            "name" => said.out.lines().count(),
+            "yaml" => said.out.lines().filter(|line| line.starts_with("- ")).count(),
+            _ => serde_json::from_str::<Vec<Value>>(&said.out).unwrap().len(),
+        };
+        assert_eq!(count, 201, "{form}");
+    }
+    let table = person.run(&["workflow", "ls"]).await;
+    assert_eq!(table.out.lines().count(), 201, "a head and 200 rows");
+    assert!(table.err.contains("only the first 200 are shown"), "{}", table.err);
+    let two = person.run(&["workflow", "ls", "-o", "name", "--limit", "2"]).await;
+    assert_eq!(two.out.lines().count(), 2, "{two:?}");
+    assert!(two.err.contains("only the first 2 are shown"), "{two:?}");
     s.end().await;
 }
 
