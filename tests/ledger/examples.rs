@@ -30,14 +30,52 @@ impl Language {
         }
     }
 
-    /// The command that starts the receiver.
-    async fn command(self, scratch: &Path) -> Command {
+    /// The command that starts the receiver whose source is below this folder.
+    async fn command(self, receivers: &Path, scratch: &Path) -> Command {
         match self {
-            Language::Python => python(),
+            Language::Python => python(receivers),
             Language::TypeScript => typescript(),
-            Language::Go => go(scratch).await,
+            Language::Go => go(receivers, scratch).await,
         }
     }
+
+    /// Copies the receiver, with work that lasts as long as there is a file `hold-<run>`; returns the folder of the copy.
+    fn copy_with_held_work(self, scratch: &Path) -> PathBuf {
+        let (folder, file, end_of_work, wait) = match self {
+            Language::Python => (
+                "python",
+                "receiver.py",
+                "for {call['scheduled_time']}\", flush=True)\n",
+                "    while os.path.exists('hold-' + call['run_id']): __import__('time').sleep(0.01)\n",
+            ),
+            Language::Go => (
+                "go",
+                "receiver.go",
+                "c.WorkflowID, c.ScheduledTime)\n",
+                "for { if _, err := os.Stat(\"hold-\" + c.RunID); err != nil { break }; time.Sleep(10 * time.Millisecond) }\n",
+            ),
+            Language::TypeScript => panic!("its compiled program cannot be changed"),
+        };
+        let copy = scratch.join("receivers").join(folder);
+        std::fs::create_dir_all(&copy).unwrap();
+        for entry in std::fs::read_dir(examples().join("receivers").join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+        }
+        let source = std::fs::read_to_string(copy.join(file)).unwrap();
+        assert_eq!(source.matches(end_of_work).count(), 1, "{file} has another work");
+        std::fs::write(copy.join(file), source.replace(end_of_work, &format!("{end_of_work}{wait}"))).unwrap();
+        scratch.join("receivers")
+    }
+}
+
+/// The work of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// That of the example, which ends at once.
+    Short,
+    /// It lasts as long as there is a file `hold-<run>`.
+    Held,
 }
 
 fn examples() -> PathBuf {
@@ -57,11 +95,11 @@ async fn is_installed(program: &str) -> bool {
     is_installed
 }
 
-fn python() -> Command {
+fn python(receivers: &Path) -> Command {
     let program = target_folder().join("venv-examples/bin/python");
     assert!(program.exists(), "the example in Python is not installed: run `make setup`");
     let mut command = Command::new(program);
-    command.arg(examples().join("receivers/python/receiver.py"));
+    command.arg(receivers.join("python/receiver.py"));
     command
 }
 
@@ -73,11 +111,11 @@ fn typescript() -> Command {
     command
 }
 
-async fn go(scratch: &Path) -> Command {
+async fn go(receivers: &Path, scratch: &Path) -> Command {
     let program = scratch.join("receiver");
     let mut build = Command::new("go");
     build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".");
-    build.current_dir(examples().join("receivers/go"));
+    build.current_dir(receivers.join("go"));
     let built = build.output().await.unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Command::new(program)
@@ -89,25 +127,35 @@ struct Example {
     scratch: PathBuf,
     _process: Child,
     // Without a reader its next line would end it.
-    _lines: Lines<BufReader<ChildStdout>>,
+    lines: tokio::sync::Mutex<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Example {
     /// Starts it with a team's secret; `None` if its language is not installed.
-    async fn start(language: Language, secret: &str) -> Option<Self> {
+    async fn start(language: Language, work: Work, secret: &str) -> Option<Self> {
         if !is_installed(language.program()).await {
             return None;
         }
         let scratch = std::env::temp_dir().join(format!("cronbox-example-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&scratch).unwrap();
-        let mut command = language.command(&scratch).await;
+        let receivers = match work {
+            Work::Short => examples().join("receivers"),
+            Work::Held => language.copy_with_held_work(&scratch),
+        };
+        let mut command = language.command(&receivers, &scratch).await;
         command.env("CRONBOX_SIGNING_SECRET", secret).env("RECEIVER_PORT", "0").current_dir(&scratch);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let first = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it neither listens nor ends");
         let first = first.unwrap().unwrap_or_default();
         let (_, url) = first.split_once("listens on ").unwrap_or_else(|| panic!("{language:?} said only {first:?}"));
-        Some(Example { url: url.to_owned(), scratch, _process: process, _lines: lines })
+        Some(Example { url: url.to_owned(), scratch, _process: process, lines: lines.into() })
+    }
+
+    /// The next line that it prints.
+    async fn next_line(&self) -> String {
+        let line = async { self.lines.lock().await.next_line().await };
+        tokio::time::timeout(PATIENCE, line).await.expect("it prints nothing").unwrap().unwrap_or_default()
     }
 
     /// Sends it a request as cronbox sent it, or as it was changed since.
@@ -150,7 +198,7 @@ fn tampered(sent: &Received) -> [Received; 3] {
 
 async fn verifies_and_works_once(language: Language) {
     let s = Story::today().await;
-    let Some(example) = Example::start(language, &secret(&s).await).await else {
+    let Some(example) = Example::start(language, Work::Short, &secret(&s).await).await else {
         s.end().await;
         return;
     };
@@ -187,13 +235,50 @@ async fn go_example_verifies_and_works_once() {
     verifies_and_works_once(Language::Go).await;
 }
 
+/// While the work of a run lasts, other runs are done, and a second attempt of this one waits for the first.
+async fn works_on_several_runs(language: Language) {
+    let s = Story::today().await;
+    let Some(example) = Example::start(language, Work::Held, &secret(&s).await).await else {
+        s.end().await;
+        return;
+    };
+    let ((first, held), (second, other)) = (sent_request(&s).await, sent_request(&s).await);
+    let hold = example.scratch.join(format!("hold-{held}"));
+    std::fs::write(&hold, "").unwrap();
+    let attempts = async { tokio::join!(example.answer_to(&first), example.answer_to(&first)) };
+    let meanwhile = async {
+        let line = example.next_line().await;
+        assert!(line.contains(&held), "{line}");
+        let answer =
+            tokio::time::timeout(PATIENCE, example.answer_to(&second)).await.expect("a run waits for another one");
+        assert_eq!(answer, (200, json!({"run_id": other, "repeated": false})));
+        std::fs::remove_file(&hold).unwrap();
+    };
+    let ((one, two), ()) = tokio::join!(attempts, meanwhile);
+    assert_eq!((one.0, two.0), (200, 200), "{one:?} {two:?}");
+    let mut repeated = [one, two].map(|(_, answer)| answer["repeated"].as_bool());
+    repeated.sort_unstable();
+    assert_eq!(repeated, [Some(false), Some(true)]);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn python_example_works_on_several_runs() {
+    works_on_several_runs(Language::Python).await;
+}
+
+#[tokio::test]
+async fn go_example_works_on_several_runs() {
+    works_on_several_runs(Language::Go).await;
+}
+
 /// The app signs by the story's clock; the examples compare the timestamp with the machine's.
 #[tokio::test]
 async fn example_receivers_refuse_old_requests() {
     let s = Story::at(NOON).await;
     let (old, _) = sent_request(&s).await;
     for language in [Language::Python, Language::TypeScript, Language::Go] {
-        let Some(example) = Example::start(language, &secret(&s).await).await else { continue };
+        let Some(example) = Example::start(language, Work::Short, &secret(&s).await).await else { continue };
         let (status, answer) = example.answer_to(&old).await;
         assert_eq!(status, 401, "{language:?}: {answer}");
     }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -48,23 +49,49 @@ func work(c call) error {
 
 // receiver knows the runs whose work is done. A restart loses them: keep the ids in the database in which you work.
 type receiver struct {
-	key   []byte
+	key []byte
+	// mutex protects the map only, so that no run waits for the work of another one.
 	mutex sync.Mutex
-	done  map[string]bool
+	runs  map[string]*run
+}
+
+// run is worked on only by the request that has its turn.
+type run struct {
+	turn   chan struct{}
+	isDone bool
+}
+
+// find returns the run with this id; its first request creates it.
+func (r *receiver) find(id string) *run {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.runs[id] == nil {
+		r.runs[id] = &run{turn: make(chan struct{}, 1)}
+	}
+	return r.runs[id]
 }
 
 // workOnce returns whether the run's work was done before. If the work fails, the next attempt does it again.
-func (r *receiver) workOnce(id string, c call) (bool, error) {
+func (r *receiver) workOnce(ctx context.Context, id string, c call) (bool, error) {
+	one := r.find(id)
 	// A second attempt at the same moment waits here until the first one has ended.
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.done[id] {
+	select {
+	case one.turn <- struct{}{}:
+		defer func() { <-one.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if one.isDone {
 		return true, nil
+	}
+	// cronbox has recorded an attempt as timed out that it no longer waits for: its work must not begin now.
+	if err := ctx.Err(); err != nil {
+		return false, err
 	}
 	if err := work(c); err != nil {
 		return false, err
 	}
-	r.done[id] = true
+	one.isDone = true
 	return false, nil
 }
 
@@ -105,7 +132,7 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) (int, a
 		return http.StatusBadRequest, map[string]string{"error": err.Error()}
 	}
 	id := request.Header.Get("webhook-id")
-	repeated, err := r.workOnce(id, c)
+	repeated, err := r.workOnce(request.Context(), id, c)
 	if err != nil {
 		// cronbox tries again, up to the workflow's max_attempts.
 		return http.StatusInternalServerError, map[string]string{"error": err.Error()}
@@ -137,5 +164,5 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Printf("receiver listens on http://%s\n", listener.Addr())
-	log.Fatal(http.Serve(listener, &receiver{key: key, done: map[string]bool{}}))
+	log.Fatal(http.Serve(listener, &receiver{key: key, runs: map[string]*run{}}))
 }

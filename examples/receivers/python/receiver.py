@@ -9,7 +9,8 @@ RECEIVER_PORT is the port on 127.0.0.1 (8000; 0 takes a free one). RECEIVER_DB i
 import json
 import os
 import sqlite3
-from contextlib import closing
+import threading
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -19,7 +20,10 @@ BODY_LIMIT = 1_048_576
 
 
 def work(db, call):
-    """Replace this by what the run is for. What it writes to `db` commits together with the run's id."""
+    """Replace this by what the run is for. What it writes to `db` commits together with the run's id.
+
+    From its first write on, other runs that write to SQLite wait: do what takes long before.
+    """
     print(f"run {call['run_id']} of workflow {call['workflow_id']} for {call['scheduled_time']}", flush=True)
 
 
@@ -36,14 +40,36 @@ def receive(db, webhook, headers, body):
     except ValueError as error:
         return 400, {"error": str(error)}
     run_id = headers["webhook-id"]
-    with db:
-        try:
-            # First, so that a second attempt at the same moment waits here until this one commits.
-            db.execute("INSERT INTO seen_runs (id) VALUES (?)", (run_id,))
-        except sqlite3.IntegrityError:
+    # A second attempt at the same moment waits here until the first one has ended; other runs do not.
+    with turn_of(run_id):
+        if db.execute("SELECT 1 FROM seen_runs WHERE id = ?", (run_id,)).fetchone():
             return 200, {"run_id": run_id, "repeated": True}
-        work(db, call)
+        with db:
+            work(db, call)
+            # Last, because SQLite has one writer at a time, and the work may take long.
+            db.execute("INSERT INTO seen_runs (id) VALUES (?)", (run_id,))
     return 200, {"run_id": run_id, "repeated": False}
+
+
+# The lock of each run that has requests, and how many requests that are; for one process.
+turns = {}
+turns_lock = threading.Lock()
+
+
+@contextmanager
+def turn_of(run_id):
+    """Lets the requests of a run work one after the other."""
+    with turns_lock:
+        turn = turns.setdefault(run_id, {"lock": threading.Lock(), "requests": 0})
+        turn["requests"] += 1
+    try:
+        with turn["lock"]:
+            yield
+    finally:
+        with turns_lock:
+            turn["requests"] -= 1
+            if turn["requests"] == 0:
+                del turns[run_id]
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -79,7 +105,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 def connect(database):
-    # The timeout in seconds is how long a second attempt waits for the first one.
+    # The timeout in seconds is how long a write waits for that of another run.
     return sqlite3.connect(database, timeout=60)
 
 
