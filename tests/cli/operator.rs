@@ -24,9 +24,12 @@ async fn missed_times_of_the_night_are_listed() {
     s.publish().await;
     s.clock_to("2026-03-02T09:01:30Z").await;
     s.now_is("2026-03-02T09:09:30Z").await;
-    s.job("watchdog").await;
     let admin = Person::admin(&s);
     let span = ["--from", "2026-03-02T00:00:00Z", "--to", "2026-03-02T10:00:00Z"];
+    let behind = admin.run(&[&["missed"], &span[..]].concat()).await;
+    assert_eq!(behind.code, 1, "a time without a decision gives exit code 1: {behind:?}");
+    assert!(behind.err.contains("times since 2026-03-02T0") && behind.err.contains("not decided yet"), "{behind:?}");
+    s.job("watchdog").await;
     let said = admin.run(&[&["missed"], &span[..]].concat()).await;
     assert_eq!(said.code, 1, "a missed time gives exit code 1: {said:?}");
     assert_eq!(said.out.matches(" missed ").count(), 6, "{}", said.out);
