@@ -59,6 +59,7 @@ async fn all_modules_are_applied_and_destroyed() {
     assert!(secrets.iter().any(|secret| secret == SCHEDULER_KEY), "the runner finds its key");
     assert_eq!(secrets.len(), 7, "owner, app, publisher, notifier, two keys, and the key that encrypts");
     let state = dev.stored_state().await;
+    logins_are_deleted_after_the_service(&state);
     for secret in secrets.iter().flat_map(|secret| words(secret)) {
         assert!(!state.contains(&secret) && !said.contains(&secret), "a secret is in the state, or was printed");
     }
@@ -116,6 +117,12 @@ async fn functions_change_after_the_app() {
     let needed = dev.dependencies_of(service).await;
     assert!(needed.contains("module.service.aws_ecs_task_definition.app"), "the graph was not read: {needed:?}");
     assert!(!needed.iter().any(|one| one.starts_with("module.cron.")), "the first apply has a beginning: {needed:?}");
+
+    // What the tasks before may read, they may read until the new ones run.
+    let running = "module.service.aws_iam_role_policy.running";
+    assert!(needed.contains("module.service.aws_iam_role_policy.execution"), "new tasks may read their secrets");
+    assert!(!needed.contains(running), "the tasks before may no longer read theirs: {needed:?}");
+    assert!(dev.dependencies_of(running).await.contains(service), "the tasks before may no longer read their secrets");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,6 +168,19 @@ async fn stored_secrets_keys_stay(account: &Account, dev: &Dev) {
     dev.apply_target(version, &[]).await;
     let read = account.aws(["secretsmanager", "get-secret-value", "--secret-id", name]).await;
     assert_eq!(text(&read["SecretString"]), ROTATED);
+}
+
+/// A secret that no configuration names any more is deleted for good. By this entry of the state Terraform does so only after it has updated what
+/// named the secret, and not if that fails.
+fn logins_are_deleted_after_the_service(state: &str) {
+    let state: Value = serde_json::from_str(state).unwrap();
+    let resources = state["resources"].as_array().unwrap();
+    let is_login = |one: &&Value| one["type"] == "aws_secretsmanager_secret" && one["name"] == "login";
+    let logins = resources.iter().find(is_login).unwrap()["instances"].as_array().unwrap();
+    assert_eq!(logins.len(), 3, "app, publisher and notifier");
+    for login in logins {
+        assert_eq!(login["create_before_destroy"], true, "{}", login["index_key"]);
+    }
 }
 
 /// What of a secret must be nowhere else: its text, or the password of a login.

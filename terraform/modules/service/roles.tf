@@ -32,6 +32,17 @@ resource "aws_iam_role_policy" "execution" {
   policy = data.aws_iam_policy_document.execution.json
 }
 
+# The policy above changes before the new tasks start, and then permits only what they need. This one changes when they run, so until then, and if
+# ECS has rolled back, it permits what the tasks before need: ECS reads the secrets and the image again at each start. Not by create_before_destroy of one policy:
+# it would pass to all that the policy names, and the role could then not be replaced, because its name is taken.
+resource "aws_iam_role_policy" "running" {
+  name   = "running"
+  role   = aws_iam_role.execution.id
+  policy = data.aws_iam_policy_document.execution.json
+
+  depends_on = [aws_ecs_service.app]
+}
+
 data "aws_iam_policy_document" "execution" {
   statement {
     sid     = "Secrets"

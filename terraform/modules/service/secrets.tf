@@ -78,6 +78,12 @@ resource "aws_secretsmanager_secret" "login" {
   # The next task makes a login anew, so no backup needs it, and a notifier that is switched on again finds its name free.
   recovery_window_in_days = 0
   tags                    = var.tags
+
+  lifecycle {
+    # So that Terraform deletes the login of a notifier that is switched off only after the service is steady, and not if ECS has rolled back: the
+    # tasks before need it at each start.
+    create_before_destroy = true
+  }
 }
 
 resource "aws_secretsmanager_secret_version" "login" {
