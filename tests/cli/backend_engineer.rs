@@ -97,7 +97,7 @@ async fn a_crontab_of_200_lines_is_imported() {
         "timezone: Europe/Berlin",
         "MAILTO=ops@example.com",
         "# not taken over: start.sh",
-        "what follows was its standard input",
+        "what followed was its standard input",
     ] {
         assert!(text.contains(part), "{part}");
     }
