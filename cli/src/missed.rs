@@ -7,6 +7,7 @@ use api_types::stats::StatsView;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use schedule::Clock;
+use schedule::delivery::GRACE;
 
 use crate::client::{Client, Refusal};
 use crate::common::Common;
@@ -14,8 +15,6 @@ use crate::listing::{Limit, print_list};
 use crate::print::print_error;
 use crate::times::{Past, rfc3339};
 
-/// From the due time to its decision, if no fire arrives.
-const GRACE: TimeDelta = TimeDelta::seconds(300);
 /// The watchdog has a turn each minute; one that is further behind does not decide.
 const NORMAL_LAG_SECS: i64 = 120;
 

@@ -296,7 +296,7 @@ static HOUSES: [House; 27] = [
             ("runs and progress", "run bulk backfill"),
             ("nouns of operators", "audit cron dlq drift jobs outbox verify"),
             ("tools of this machine", "listen login logs reference shell signature"),
-            ("what nouns share", "named common merge_patch watch rows"),
+            ("what nouns share", "listing named common merge_patch watch rows"),
             ("app and output", "client output print progress settings sign_in times"),
             ("environment", "config"),
         ],
