@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use api_types::me::MeView;
 use clap::Args;
 
@@ -20,7 +20,7 @@ pub(crate) struct Login {
     #[command(flatten)]
     access: Access,
     /// Sign in at this identity provider, by its device flow, instead of by a key.
-    #[arg(long, value_name = "URL", requires = "client_id", conflicts_with = "key")]
+    #[arg(long, value_name = "URL", requires = "client_id")]
     issuer: Option<String>,
     /// The client that cronbox is at the provider; its tokens must have the audience that the app expects.
     #[arg(long, value_name = "ID", requires = "issuer")]
@@ -69,10 +69,14 @@ async fn obtain(login: &Login, url: &str) -> anyhow::Result<Profile> {
     let (mut key, mut oidc) = (None, None);
     match (&login.issuer, &login.client_id) {
         (Some(issuer), Some(client_id)) => {
+            ensure!(
+                !login.access.has_typed_key(),
+                "--issuer and --key cannot be used together: a profile has one of them"
+            );
             let provider = Provider { issuer: issuer.clone(), client_id: client_id.clone() };
             oidc = Some(keep_grant(&provider, provider.sign_in().await?));
         }
-        _ => key = Some(login.access.key.clone().map_or_else(|| read_key(url), Ok)?),
+        _ => key = Some(login.access.key_for(url).map_or_else(|| read_key(url), Ok)?),
     }
     Ok(Profile { url: url.to_owned(), key, oidc, allow_http: login.access.allow_http })
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use url::Host;
 
-use crate::config::variable;
+use crate::config::{text_variable, variable};
 
 /// The app of `make up`.
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
@@ -101,14 +101,21 @@ pub(crate) struct OidcProfile {
 impl Access {
     /// The settings of a request. The command line is above the environment, and both are above the profile.
     ///
-    /// A profile's key is sent only to the profile's address: another address gets no key that was not named for it.
+    /// A profile's key is sent only to the profile's address, and the environment's key only to the environment's address, if that
+    /// has one: another address gets no key that was not named for it.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is not valid, or if the profile that is named does not exist.
+    /// Fails if the file cannot be read or is not valid, if the profile that is named does not exist, or if the key belongs to
+    /// another address.
     pub(crate) fn resolve(&self) -> anyhow::Result<Settings> {
         let url = self.url.clone().filter(|url| !url.is_empty());
         let key = self.key.clone().map(Credential::Key);
         if let (Some(url), Some(_)) = (&url, &key) {
+            if let Some(own) = self.other_address_of_key(url) {
+                bail!(
+                    "CRONBOX_KEY belongs to CRONBOX_URL, {own}, and is not sent to {url}: set CRONBOX_URL to this address, or name its key by --key"
+                );
+            }
             return Ok(Settings { url: url.clone(), allow_http: self.allow_http, credential: key });
         }
         let file = ConfigFile::read(&config_path()?)?;
@@ -121,6 +128,22 @@ impl Access {
             allow_http: self.allow_http || is_its_address && profile.is_some_and(|profile| profile.allow_http),
             credential: key.or(of_profile),
         })
+    }
+
+    /// The key that `login` keeps for an address; `None`: there is none that belongs to it.
+    pub(crate) fn key_for(&self, url: &str) -> Option<String> {
+        self.key.clone().filter(|_| self.other_address_of_key(url).is_none())
+    }
+
+    /// Whether the command line has a key, which is not that of the environment.
+    pub(crate) fn has_typed_key(&self) -> bool {
+        self.key.is_some() && self.key != text_variable("CRONBOX_KEY")
+    }
+
+    /// The address of the environment, if it is not `url` and the key is that of the environment.
+    fn other_address_of_key(&self, url: &str) -> Option<String> {
+        let own = text_variable("CRONBOX_URL").filter(|own| !own.is_empty() && !self.has_typed_key());
+        own.filter(|own| own.trim_end_matches('/') != url.trim_end_matches('/'))
     }
 
     /// The profile whose token a request sends, if it is one of a person.

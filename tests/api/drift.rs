@@ -92,7 +92,7 @@ async fn wrong_keys_and_addresses_have_a_sentence() {
             "cronbox: send an active key in X-API-Key (401 unauthorized): run `cronbox login`, or set CRONBOX_KEY"
         )
     );
-    let (code, said) = cronbox(&s, &["drift", "show", "--url", "http://127.0.0.1:9"]).await;
+    let (code, said) = cronbox(&s, &["drift", "show", "--url", "http://127.0.0.1:9", "--key", "other"]).await;
     assert!(code == Some(1) && said.starts_with("cronbox: http://127.0.0.1:9 does not answer"), "{said}");
     let (code, _) = cronbox(&s, &["drift", "mend"]).await;
     assert_eq!(code, Some(2));

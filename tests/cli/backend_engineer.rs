@@ -48,6 +48,32 @@ async fn login_keeps_address_and_key() {
     s.end().await;
 }
 
+/// The environment of CI and of `make up` has an address and its key. Another address, for example that of a receiver, gets no
+/// key by mistake.
+#[tokio::test]
+async fn a_key_of_the_environment_goes_to_its_address_only() {
+    let s = Story::today().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let other = format!("http://{}", listener.local_addr().unwrap());
+    let person = Person::editor(&s);
+    let refused = person.run(&["workflow", "edit", "report", "--url", &other]).await;
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("CRONBOX_KEY belongs to CRONBOX_URL"), "{refused:?}");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nothing was sent");
+    person.ok(&["me", "--url", &format!("{}/", s.url())]).await;
+
+    // The key of another address is no answer to the question of `login`.
+    let elsewhere = Person::without_key().set("CRONBOX_URL", &other).set("CRONBOX_KEY", "cbt_other");
+    let said = elsewhere.run_with(&["login", "--url", s.url()], &format!("{}\n", s.keys.editor)).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    // A key that is named with the address is for it.
+    elsewhere.ok(&["me", "--url", s.url(), "--key", &s.keys.editor]).await;
+    // With one variable only, the key belongs to the address of the command line.
+    Person::without_key().set("CRONBOX_KEY", &s.keys.editor).ok(&["me", "--url", s.url()]).await;
+    s.end().await;
+}
+
 /// A sign-in that has ended matters only where its token would be sent.
 #[tokio::test]
 async fn a_sign_in_that_has_ended_refuses_no_other_address() {

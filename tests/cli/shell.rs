@@ -30,7 +30,7 @@ async fn exit_codes_say_what_is_wrong() {
         (&["workflow", "get", "nothing"], 1, "`cronbox workflow ls` lists them"),
         (&["workflow", "frobnicate"], 2, "unrecognized subcommand"),
         (&["run", "ls", "--last", "soon"], 2, "write 90s, 30m, 24h or 7d"),
-        (&["workflow", "create", "a"], 1, "needs an action"),
+        (&["workflow", "create", "a"], 1, "needs an action: send --target"),
         (&["key", "ls"], 1, "`cronbox me` shows what the key permits"),
     ] {
         let said = person.run(words).await;
