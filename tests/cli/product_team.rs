@@ -195,6 +195,33 @@ async fn an_editor_keeps_write_only_values() {
     s.end().await;
 }
 
+/// The values of headers cannot be read, so an option that replaced them all would lose them.
+#[tokio::test]
+async fn options_keep_what_they_do_not_name() {
+    let s = Story::today().await;
+    let person = Person::editor(&s);
+    let words = ["workflow", "create", "hook", "--target", "https://example.com/b", "--header", "authorization=value"];
+    let more = ["--method", "PUT", "--body", "{\"a\": 1}", "--label", "owner=payroll", "--input", "month=5"];
+    person.ok(&[&words[..], &more[..]].concat()).await;
+    person.ok(&["workflow", "edit", "hook", "--target", "https://example.com/c", "--header", "x-tier=gold"]).await;
+    let read = person.json(&["workflow", "edit", "hook", "--label", "tier=gold", "--input", "year=2026"]).await;
+    let action = &read["action"];
+    let request = (&action["url"], &action["method"], &action["body"]);
+    assert_eq!(request, (&json!("https://example.com/c"), &json!("PUT"), &json!({"a": 1})));
+    assert_eq!(action["headers"], json!({"authorization": null, "x-tier": null}));
+    assert_eq!(read["labels"], json!({"owner": "payroll", "tier": "gold"}));
+    assert_eq!(read["starting_inputs"], json!({"month": 5, "year": 2026}));
+    let kept = "SELECT count(*) FROM workflows WHERE action #>> '{headers,authorization}' <> '' AND action #>> '{headers,x-tier}' <> ''";
+    assert_eq!(s.count(kept).await, 1);
+
+    // Another origin gets no value that was written for the one before.
+    let elsewhere = person.run(&["workflow", "edit", "hook", "--target", "https://example.org/c"]).await;
+    assert!(elsewhere.err.contains("send the header values again"), "{elsewhere:?}");
+    let read = person.json(&["workflow", "edit", "hook", "--set", "labels={\"owner\": \"hr\"}"]).await;
+    assert_eq!(read["labels"], json!({"owner": "hr"}), "--set names the complete field");
+    s.end().await;
+}
+
 #[tokio::test]
 async fn the_last_result_is_in_each_row() {
     let s = Story::today().await;

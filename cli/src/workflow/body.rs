@@ -63,28 +63,34 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// The fields as the API reads them.
+    /// The fields of a new workflow, as the API reads them.
     ///
     /// # Errors
     /// Fails if a pair has no `=`, or if the body is no JSON.
     pub(crate) fn to_body(&self) -> anyhow::Result<Map<String, Value>> {
+        self.to_change(&Value::Null)
+    }
+
+    /// The fields of a change of a workflow that exists. Labels, inputs and headers are added to those that it has, and its
+    /// request keeps what is not named: the values of headers cannot be read, so a user could not name them again.
+    ///
+    /// # Errors
+    /// Fails if a pair has no `=`, or if the body is no JSON.
+    pub(crate) fn to_change(&self, before: &Value) -> anyhow::Result<Map<String, Value>> {
         let time = |time: Option<Instant>| time.map(|time| json!(time.to_string()));
         let named = [
             ("cron_schedule", self.cron.as_ref().map(|cron| json!(cron))),
             ("timezone", self.timezone.as_ref().map(|timezone| json!(timezone))),
             ("description", self.description.as_ref().map(|text| json!(text))),
-            ("action", self.action()?),
+            ("action", self.action(&before["action"])?),
             ("starts_at", time(self.starts_at)),
             ("ends_at", time(self.ends_at)),
             ("overlap_policy", self.overlap.as_ref().map(|policy| json!(policy))),
             ("catch_up_policy", self.catch_up.as_ref().map(|policy| json!(policy))),
             ("max_attempts", self.attempts.map(|attempts| json!(attempts))),
             ("timeout_secs", self.timeout.map(|seconds| json!(seconds))),
-            ("labels", (!self.label.is_empty()).then(|| parse_texts(&self.label)).transpose()?.map(Value::Object)),
-            (
-                "starting_inputs",
-                (!self.input.is_empty()).then(|| parse_pairs(&self.input)).transpose()?.map(Value::Object),
-            ),
+            ("labels", add_members(&before["labels"], parse_texts(&self.label)?)),
+            ("starting_inputs", add_members(&before["starting_inputs"], parse_pairs(&self.input)?)),
         ];
         let mut body: Map<String, Value> =
             named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
@@ -92,20 +98,34 @@ impl Fields {
         Ok(body)
     }
 
-    fn action(&self) -> anyhow::Result<Option<Value>> {
+    fn action(&self, before: &Value) -> anyhow::Result<Option<Value>> {
         if let Some(message) = &self.log {
             return Ok(Some(json!({"type": "log", "message": message})));
         }
         let Some(url) = &self.target else { return Ok(None) };
-        let mut action = json!({"type": "http", "method": self.method.as_deref().unwrap_or("POST"), "url": url});
+        let is_request = before["type"] == "http";
+        let mut action = if is_request { before.clone() } else { json!({"type": "http", "method": "POST"}) };
+        action["url"] = json!(url);
+        if let Some(method) = &self.method {
+            action["method"] = json!(method);
+        }
         if let Some(body) = &self.body {
             action["body"] = serde_json::from_str(body).context("--body is no JSON: quote it for the shell")?;
         }
-        if !self.header.is_empty() {
-            action["headers"] = Value::Object(parse_texts(&self.header)?);
+        if let Some(headers) = add_members(&before["headers"], parse_texts(&self.header)?) {
+            action["headers"] = headers;
         }
         Ok(Some(action))
     }
+}
+
+/// An object with further members; `None`: there are none to add.
+fn add_members(before: &Value, added: Map<String, Value>) -> Option<Value> {
+    let mut all = before.as_object().cloned().unwrap_or_default();
+    (!added.is_empty()).then(|| {
+        all.extend(added);
+        Value::Object(all)
+    })
 }
 
 /// Parses pairs whose values may be JSON: `a=1` is a number, `a=b` a text.

@@ -66,7 +66,7 @@ pub(crate) struct Edit {
 pub(super) async fn edit_workflow(edit: &Edit) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&edit.common.access).await?;
     let before = find_workflow(&client, &edit.workflow).await?;
-    let mut wanted = edit.fields.to_body()?;
+    let mut wanted = edit.fields.to_change(&serde_json::to_value(&before)?)?;
     wanted.extend(edit.name.clone().map(|name| ("name".to_owned(), Value::String(name))));
     if !wanted.is_empty() {
         return save(&client, edit, &before, wanted).await;
