@@ -21,6 +21,7 @@ use self::plan::{Adoption, Plan, PlanOptions, archive_plan, make_plan};
 use crate::client::Client;
 use crate::common::Common;
 use crate::output::Output;
+use crate::print::print_error;
 
 /// Which files.
 #[derive(Args)]
@@ -94,14 +95,25 @@ pub(crate) async fn apply_files(apply: &Apply) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Shows what the files would change; exit 1 if that is anything.
+/// Shows what the files would change; exit 1 if that is anything, and 2 if a part is refused or could not be compared.
 pub(crate) async fn show_difference(diff: &Diff) -> anyhow::Result<ExitCode> {
+    compare_files(diff).await.or_else(|error| {
+        // A pipeline that permits a difference must not permit this.
+        print_error(&format!("{error:#}"));
+        Ok(ExitCode::from(2))
+    })
+}
+
+async fn compare_files(diff: &Diff) -> anyhow::Result<ExitCode> {
     let client = Client::connect(&diff.common.access).await?;
     let Some(files) = read_files(&diff.files.files)? else { return Ok(ExitCode::from(2)) };
     let plan = make_plan(&client, files, diff.files.options(diff.prune)).await?;
     print_plan(&plan, diff.common.output)?;
-    let is_equal = plan.changes_nothing() && plan.refused() == 0;
-    Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (plan.refused(), plan.changes_nothing()) {
+        (0, true) => ExitCode::SUCCESS,
+        (0, false) => ExitCode::FAILURE,
+        _ => ExitCode::from(2),
+    })
 }
 
 /// Archives what the files define; exit 1 if a part failed.

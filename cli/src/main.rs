@@ -99,7 +99,7 @@ enum Noun {
     Top(top::Top),
     /// Create or change what files define, after a plan.
     Apply(apply::Apply),
-    /// Show what `apply` would change; exit 1 if that is anything.
+    /// Show what `apply` would change; exit 1 if that is anything, and 2 if a part is refused or could not be compared.
     Diff(apply::Diff),
     /// Print workflows as a file for `apply`.
     Export(apply::Export),

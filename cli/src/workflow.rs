@@ -244,7 +244,9 @@ async fn create_workflow(create: &Create) -> anyhow::Result<ExitCode> {
     body.insert("name".to_owned(), json!(create.name));
     body.extend(create.team.map(|team| ("team_id".to_owned(), json!(team))));
     if !body.contains_key("action") {
-        bail!("a workflow needs an action: send --target with the address of its receiver, or --log for a line in the log");
+        bail!(
+            "a workflow needs an action: send --target with the address of its receiver, or --log for a line in the log"
+        );
     }
     if create.dry_run.is_dry() {
         return print_changes(&client, Method::POST, "/workflows", &Value::Object(body), create.common.output).await;

@@ -185,9 +185,9 @@ async fn workflows_of_other_owners_are_refused() {
     let unowned = FILE.replace("owner: payroll\n", "");
     for text in [&foreign, &unowned] {
         let other = person.write("other.yaml", text);
-        for words in [&["apply"][..], &["delete"], &["diff"]] {
-            let said = person.run(&[words, &["-f", &other]].concat()).await;
-            assert!(said.code == 1 && said.out.contains("belongs to the owner payroll"), "{words:?}: {said:?}");
+        for (word, code) in [("apply", 1), ("delete", 1), ("diff", 2)] {
+            let said = person.run(&[word, "-f", &other]).await;
+            assert!(said.code == code && said.out.contains("belongs to the owner payroll"), "{word}: {said:?}");
         }
     }
     assert_eq!(person.run(&["diff", "-f", &file]).await.code, 0, "nothing changed");
@@ -299,6 +299,26 @@ async fn a_refused_workflow_prunes_nothing() {
         assert_eq!(person.json(&["workflow", "get", "b"]).await["state"], "active");
     }
     assert_eq!(person.json(&["workflow", "get", "a"]).await["cron_schedule"], "0 10 * * *");
+    s.end().await;
+}
+
+/// A pipeline lets a merge request pass that changes something, and none that the app refuses or that was not compared.
+#[tokio::test]
+async fn a_difference_is_no_failure() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    assert_eq!(person.run(&["diff", "-f", &file]).await.code, 1);
+    person.ok(&["apply", "-f", &file]).await;
+    assert_eq!(person.run(&["diff", "-f", &file, "--prune"]).await.code, 0);
+    let refused = person.write("refused.yaml", &FILE.replace("max_attempts: 3", "max_attempts: 99"));
+    let said = person.run(&["diff", "-f", &refused]).await;
+    assert!(said.code == 2 && said.out.contains("! refused"), "{said:?}");
+    let unanswered = person.run(&["diff", "-f", &file, "--url", "http://127.0.0.1:9", "--key", "other"]).await;
+    assert!(unanswered.code == 2 && unanswered.err.contains("does not answer"), "{unanswered:?}");
+    let empty = person.write("empty.yaml", "version: cronbox/v1\nowner: payroll\nworkflows: []\n");
+    let pruned = person.run(&["diff", "-f", &empty, "--prune"]).await;
+    assert!(pruned.code == 1 && pruned.out.contains("- archive a (in no file)"), "{pruned:?}");
     s.end().await;
 }
 
