@@ -13,7 +13,7 @@ import sys
 
 
 def stop(beside: subprocess.Popen) -> None:
-    """Stops the command and what it started, which are a session of their own."""
+    """Stops the command and what it started, which are a process group of their own."""
     if beside.poll() is None:
         os.killpg(beside.pid, signal.SIGTERM)
         beside.wait()
@@ -24,7 +24,8 @@ def main(log: str, beside_command: str, main_command: str) -> int:
     pathlib.Path(log).parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as output:
         niced = ["nice", "-n", "19", "sh", "-c", beside_command]
-        beside = subprocess.Popen(niced, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        # In a session of its own it would have half of the processors, because Linux compares priorities within a session.
+        beside = subprocess.Popen(niced, stdout=output, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp)
     try:
         if code := subprocess.call(["sh", "-c", main_command]):
             return code
