@@ -133,5 +133,9 @@ fn verdict_of_refusals(plan: &Plan) -> ExitCode {
 }
 
 fn print_plan(plan: &Plan, output: Output) -> anyhow::Result<ExitCode> {
+    // Standard output has only the plan, which programs read.
+    if let Some(unpruned) = plan.unpruned_in_words() {
+        print_error(&unpruned);
+    }
     output.print_object(&plan.to_json(), &plan.names().join("\n"), |_| plan.in_words())
 }

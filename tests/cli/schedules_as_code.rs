@@ -322,6 +322,34 @@ async fn a_difference_is_no_failure() {
     s.end().await;
 }
 
+/// A merge request that removes an entry shows what the main branch will archive, although the plan has no step for it.
+#[tokio::test]
+async fn a_plan_names_what_prune_would_archive() {
+    const SENTENCE: &str = "cronbox: in none of these files, so that --prune would archive it: ";
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    person.ok(&["workflow", "create", "manual", "--log", "m"]).await;
+    let complete = person.run(&["diff", "-f", &file]).await;
+    assert!(complete.code == 0 && complete.err.is_empty(), "{complete:?}");
+    let shorter = person.write("b.yaml", &FILE[..FILE.find("  - name: b").unwrap()]);
+    let empty = person.write("empty.yaml", "version: cronbox/v1\nowner: payroll\nworkflows: []\n");
+    for (file, names) in [(&shorter, "b\n"), (&empty, "a, b\n")] {
+        for words in [&["diff"][..], &["apply"], &["diff", "-o", "json"]] {
+            let said = person.run(&[words, &["-f", file]].concat()).await;
+            assert_eq!((said.code, &said.err), (0, &format!("{SENTENCE}{names}")), "{words:?}: {said:?}");
+            assert!(!said.out.contains("archive b"), "{words:?}: {said:?}");
+        }
+    }
+    let pruned = person.run(&["diff", "-f", &shorter, "--prune"]).await;
+    assert!(pruned.code == 1 && pruned.err.is_empty(), "{pruned:?}");
+    // An admin's key has no team of its own; without --prune a file without workflows needs none.
+    let admin = Person::admin(&s).run(&["diff", "-f", &empty]).await;
+    assert!(admin.code == 0 && admin.err.is_empty(), "{admin:?}");
+    s.end().await;
+}
+
 /// Each of two new workflows would be within the limit of the team, so the plan is good; the second one fails.
 #[tokio::test]
 async fn a_failed_part_prunes_nothing() {

@@ -21,6 +21,8 @@ use crate::print::one_line;
 
 /// Dry runs in flight.
 const AT_ONCE: usize = 8;
+/// Names in one sentence.
+const MOST_NAMES: usize = 20;
 
 /// What becomes of a workflow of a file that carries the label of another owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(super) struct Plan {
     /// The archiving of workflows that are in no file. It comes last, and only if no other step failed: one of them may have
     /// another name in the files, and the new one must exist first.
     pub(super) surplus: Vec<Step>,
+    /// Without `--prune`: the names of the workflows that it would archive.
+    unpruned: Vec<String>,
 }
 
 /// What becomes of one workflow.
@@ -98,21 +102,46 @@ pub(super) async fn make_plan(client: &Client, files: Files, options: PlanOption
         bail!("--prune needs `owner:` in the files: it archives only what carries their owner's label");
     }
     let teams = Teams::read(client).await?;
-    let pruned = if prune { find_pruned(&teams, &files)? } else { BTreeSet::new() };
+    let owned = match find_pruned(&teams, &files) {
+        // Only `--prune` needs the team of a file without workflows.
+        Err(_) if !prune => BTreeSet::new(),
+        owned => owned?,
+    };
     let placed = place(&teams, files.entries)?;
-    let involved = placed.iter().map(|(team, _)| *team).chain(pruned.iter().map(|(_, team)| *team)).collect();
-    let existing = read_existing(client, involved).await?;
+    let own_teams = placed.iter().map(|(team, _)| *team);
+    let further = owned.iter().filter(|_| prune).map(|(_, team)| *team);
+    let existing = read_existing(client, own_teams.chain(further).collect()).await?;
     let steps = futures::stream::iter(&placed)
         .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone())), adoption))
         .buffered(AT_ONCE)
         .try_collect::<Vec<_>>();
     let steps = steps.await?;
-    let surplus = existing.values().filter(|workflow| is_surplus(workflow, &pruned, &placed));
-    let surplus = surplus.map(|workflow| {
-        let place = "in no file".to_owned();
-        Step { place, name: workflow.name.clone(), kind: Kind::archive(workflow) }
-    });
-    Ok(Plan { steps, surplus: surplus.collect() })
+    if !prune {
+        let unpruned = find_unpruned(client, &owned, &placed, existing).await?;
+        return Ok(Plan { steps, surplus: Vec::new(), unpruned });
+    }
+    let surplus = existing.values().filter(|workflow| is_surplus(workflow, &owned, &placed));
+    Ok(Plan { steps, surplus: surplus.map(Step::prune).collect(), unpruned: Vec::new() })
+}
+
+/// The names of the workflows that `--prune` would archive. A team that only a file without workflows names is read here, and one
+/// that the app refuses to show is left out: without `--prune` the plan does not need it.
+async fn find_unpruned(
+    client: &Client,
+    owned: &BTreeSet<(String, i64)>,
+    placed: &Placed,
+    mut existing: BTreeMap<(i64, String), WorkflowView>,
+) -> anyhow::Result<Vec<String>> {
+    let is_read = |team: i64| placed.iter().any(|(read, _)| *read == team);
+    let further = owned.iter().map(|(_, team)| *team).filter(|team| !is_read(*team)).collect::<BTreeSet<_>>();
+    for team in further {
+        match read_existing(client, BTreeSet::from([team])).await {
+            Err(error) if error.is::<Refusal>() => {}
+            found => existing.extend(found?),
+        }
+    }
+    let unpruned = existing.into_values().filter(|workflow| is_surplus(workflow, owned, placed));
+    Ok(unpruned.map(|workflow| workflow.name).collect())
 }
 
 /// Plans the end of what the files define.
@@ -131,7 +160,7 @@ pub(super) async fn archive_plan(client: &Client, files: Files, adoption: Adopti
         });
         Step { place: one.place(), name: one.entry.name.clone(), kind }
     });
-    Ok(Plan { steps: steps.collect(), surplus: Vec::new() })
+    Ok(Plan { steps: steps.collect(), surplus: Vec::new(), unpruned: Vec::new() })
 }
 
 type Placed = Vec<(i64, FileEntry)>;
@@ -249,6 +278,11 @@ fn complete(mut fields: Map<String, Value>) -> Map<String, Value> {
 }
 
 impl Step {
+    /// The archiving of a workflow that is in no file.
+    fn prune(workflow: &WorkflowView) -> Self {
+        Self { place: "in no file".to_owned(), name: workflow.name.clone(), kind: Kind::archive(workflow) }
+    }
+
     fn to_json(&self, act: &str, changes: &Value, error: Option<&str>) -> Value {
         let paused = self.kind.is_paused();
         let (name, place) = (&self.name, &self.place);
@@ -310,6 +344,15 @@ impl Plan {
     /// How many steps the app refuses.
     pub(super) fn refused(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.kind, Kind::Refused(_))).count()
+    }
+
+    /// A sentence about the workflows that only `--prune` would archive; `None`: there is none.
+    pub(super) fn unpruned_in_words(&self) -> Option<String> {
+        let count = self.unpruned.len();
+        let shown: Vec<_> = self.unpruned.iter().take(MOST_NAMES).map(|name| one_line(name)).collect();
+        let more = if count > MOST_NAMES { format!(" and {} more", count - MOST_NAMES) } else { String::new() };
+        let names = shown.join(", ");
+        (count > 0).then(|| format!("in none of these files, so that --prune would archive it: {names}{more}"))
     }
 
     /// The names of the workflows that would change.
