@@ -5,6 +5,7 @@
 //! a secret.
 
 mod complaint;
+mod previous_name;
 mod substitute;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Spanned;
 
 pub use complaint::{Complaint, Lines};
+pub use previous_name::{Names, RepeatedName, find_repeated_previous_names};
 pub use substitute::escape_variables;
 
 /// The form of the file.
@@ -49,9 +51,11 @@ pub struct Entry {
     pub team: Option<Team>,
     /// Its name.
     pub name: String,
+    /// The name from which it is renamed, if no workflow has its name yet.
+    pub previous_name: Option<String>,
     /// Whether it is paused before it gets its schedule, so that no time of it is due. One that has a schedule keeps its state.
     pub paused: bool,
-    /// Its fields, as the API reads them, without the team and `paused`.
+    /// Its fields, as the API reads them, without the team, `previous_name` and `paused`.
     pub fields: Map<String, Value>,
     /// Where they are.
     pub lines: Lines,
@@ -98,6 +102,7 @@ pub fn parse_manifest(text: &str, environment: &dyn Fn(&str) -> Option<String>) 
             Err(found) => complaints.extend(found),
         }
     }
+    complaints.extend(complain_about_repeated_names(&entries));
     if complaints.is_empty() {
         Ok(Manifest { owner: document.owner, team: document.team.map(Team::Named), entries })
     } else {
@@ -105,7 +110,24 @@ pub fn parse_manifest(text: &str, environment: &dyn Fn(&str) -> Option<String>) 
     }
 }
 
+/// Complains about the previous names that two workflows of the file have.
+fn complain_about_repeated_names(entries: &[Entry]) -> Vec<Complaint> {
+    let names: Vec<_> = entries.iter().map(|entry| entry.names(&entry.team)).collect();
+    let repeated = find_repeated_previous_names(&names);
+    let complaints = repeated.iter().map(|found| {
+        let line = entries[found.other].lines.of(found.field);
+        entries[found.at].lines.complain("previous_name", &found.in_words(&format!("line {line}")))
+    });
+    complaints.collect()
+}
+
 impl Entry {
+    /// Its names, in this team.
+    #[must_use]
+    pub fn names<T>(&self, team: T) -> Names<'_, T> {
+        Names { team, name: &self.name, previous: self.previous_name.as_deref() }
+    }
+
     fn read(
         written: Spanned<BTreeMap<String, Spanned<Value>>>,
         team_of_all: Option<&str>,
@@ -143,6 +165,10 @@ impl Entry {
                 String::new()
             }
         };
+        let previous_name = previous_name::take_previous_name(&mut fields, &name).unwrap_or_else(|detail| {
+            complaints.push(lines.complain("previous_name", detail));
+            None
+        });
         if let Some(owner) = owner {
             let labels = fields.entry("labels").or_insert_with(|| json!({}));
             match labels.as_object_mut() {
@@ -151,7 +177,11 @@ impl Entry {
             }
         }
         let team = team.or_else(|| team_of_all.map(|name| Team::Named(name.to_owned())));
-        if complaints.is_empty() { Ok(Self { team, name, paused, fields, lines }) } else { Err(complaints) }
+        if complaints.is_empty() {
+            Ok(Self { team, name, previous_name, paused, fields, lines })
+        } else {
+            Err(complaints)
+        }
     }
 
     fn is_the_same_as(&self, other: &Self) -> bool {
@@ -243,6 +273,34 @@ mod tests {
             assert_eq!((entry.paused, entry.fields.get("paused")), (expected, None), "{written}");
         }
         assert_eq!(complaints(&text("yes")), ["3: paused: paused must be true or false"]);
+    }
+
+    #[test]
+    fn a_previous_name_is_no_field_of_the_api() {
+        let text = |previous: &str| format!("workflows:\n  - name: a\n    previous_name: {previous}\n");
+        for (written, expected) in [("b", Some("b")), ("null", None)] {
+            let [entry] = &parse(&text(written)).unwrap().entries[..] else { panic!("there is one") };
+            let found = (entry.previous_name.as_deref(), entry.fields.get("previous_name"));
+            assert_eq!(found, (expected, None), "{written}");
+        }
+        assert_eq!(complaints(&text("7")), ["3: previous_name: previous_name must be a text"]);
+        assert_eq!(complaints(&text("a")), ["3: previous_name: it is the name of this workflow: remove it"]);
+    }
+
+    /// One workflow of the app cannot become two.
+    #[test]
+    fn a_previous_name_belongs_to_one_workflow() {
+        let text = |second: &str| {
+            format!("team: x\nworkflows:\n  - name: a\n    previous_name: b\n  - name: c\n    {second}\n  - name: d\n")
+        };
+        let repeated = "6: previous_name: line 4 has it as its previous_name: remove one of them";
+        assert_eq!(complaints(&text("previous_name: b")), [repeated]);
+        let existing = "6: previous_name: line 3 has it as its name: remove one of them";
+        assert_eq!(complaints(&text("previous_name: a")), [existing]);
+        let later = "6: previous_name: line 7 has it as its name: remove one of them";
+        assert_eq!(complaints(&text("previous_name: d")), [later]);
+        let elsewhere = text("team: y\n    previous_name: a");
+        assert_eq!(parse(&elsewhere).unwrap().entries.len(), 3, "another team has other names");
     }
 
     #[test]

@@ -39,7 +39,11 @@ pub(super) fn parse_document(
 
 impl Definition {
     fn of_entry(entry: Entry) -> Result<Self, Complaint> {
-        let Entry { team, paused, fields, lines, .. } = entry;
+        let Entry { team, previous_name, paused, fields, lines, .. } = entry;
+        if previous_name.is_some() {
+            // If it were ignored, the load would create a second workflow, and both would run.
+            return Err(lines.complain("previous_name", "only `cronbox apply` renames a workflow: remove it"));
+        }
         let team = team.ok_or_else(|| lines.complain("team", "write team or team_id"))?;
         let body = field::parse_document("", Value::Object(fields))
             .map_err(|error| lines.complain(&error.field, &error.detail))?;
@@ -64,5 +68,14 @@ mod tests {
         let reply: Vec<String> = complaints.iter().map(ToString::to_string).collect();
         assert_eq!(reply[0], "2: team: write team or team_id");
         assert!(reply[1].starts_with("7: colour: unknown field `colour`"), "{reply:?}");
+    }
+
+    /// It would create a second workflow.
+    #[test]
+    fn a_schedules_file_renames_nothing() {
+        let text = "workflows:\n  - team: a\n    name: m\n    previous_name: n\n    action: {type: log, message: hi}\n";
+        let complaints = parse_document(text, &|_| None).expect_err("it is wrong");
+        let reply: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+        assert_eq!(reply, ["4: previous_name: only `cronbox apply` renames a workflow: remove it"]);
     }
 }
