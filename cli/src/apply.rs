@@ -137,5 +137,6 @@ fn print_plan(plan: &Plan, output: Output) -> anyhow::Result<ExitCode> {
     if let Some(unpruned) = plan.unpruned_in_words() {
         print_error(&unpruned);
     }
+    plan.unrenamed.iter().for_each(|sentence| print_error(sentence));
     output.print_object(&plan.to_json(), &plan.names().join("\n"), |_| plan.in_words())
 }

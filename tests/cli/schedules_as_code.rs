@@ -350,6 +350,125 @@ async fn a_plan_names_what_prune_would_archive() {
     s.end().await;
 }
 
+/// A new name keeps the id, the schedule and the history, in one edit with the other changes. At the limit of the team, too.
+#[tokio::test]
+async fn a_previous_name_renames_the_workflow() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let before = person.json(&["workflow", "get", "a"]).await;
+    let limits = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    let request = s.admin().request(reqwest::Method::PUT, &limits);
+    tests::send_request(request.json(&json!({ "workflows": 2 }))).await.expect(200);
+    let renamed = "name: c\n    previous_name: a\n    max_attempts: 2";
+    let file = person.write("a.yaml", &FILE.replace("name: a", renamed));
+    for (words, code) in [(&["diff"][..], 1), (&["diff", "--prune"][..], 1), (&["apply", "--dry-run"][..], 0)] {
+        let said = person.run(&[words, &["-f", file.as_str()]].concat()).await;
+        assert!(said.code == code && said.err.is_empty(), "{words:?}: {said:?}");
+        for line in [
+            "~ change c (",
+            "~ name: \"a\" -> \"c\"\n",
+            "~ max_attempts: 1 -> 2\n",
+            "Plan: 0 to create, 1 to change, 0 to archive, 1 unchanged.\n",
+        ] {
+            assert!(said.out.contains(line), "{words:?}: {line}: {said:?}");
+        }
+    }
+    let said = person.run(&["diff", "-f", &file, "-o", "json"]).await;
+    let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let step = &plan["steps"][0];
+    let (old, new) = (&step["changes"][0]["before"]["name"], &step["changes"][0]["after"]["name"]);
+    assert_eq!((&step["act"], &step["name"], old, new), (&json!("change"), &json!("c"), &json!("a"), &json!("c")));
+
+    person.ok(&["apply", "-f", &file, "--prune"]).await;
+    let after = person.json(&["workflow", "get", "c"]).await;
+    for field in ["id", "created_on", "cron_schedule", "revision", "state"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    let next = before["version"].as_i64().map(|version| version + 1);
+    assert_eq!((after["version"].as_i64(), &after["max_attempts"]), (next, &json!(2)), "it is one edit");
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 2);
+    // The field stays in the file, and has no effect any more.
+    for words in [&["diff", "--prune"][..], &["apply"]] {
+        let said = person.run(&[words, &["-f", file.as_str()]].concat()).await;
+        assert!(said.code == 0 && said.err.is_empty() && said.out.contains("2 unchanged"), "{words:?}: {said:?}");
+    }
+    let exported = person.ok(&["export", "--owner", "payroll"]).await;
+    assert!(exported.contains("name: c\n") && !exported.contains("previous_name"), "{exported}");
+    s.end().await;
+}
+
+/// If the new name exists already, nothing is renamed, and each command says that the previous one is still there.
+#[tokio::test]
+async fn a_previous_name_that_exists_is_named() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let file = person.write("a.yaml", &FILE.replace("name: b", "name: c\n    previous_name: b"));
+    // The workflow to rename exists, and is not what the file defines by its name.
+    let said = person.run(&["delete", "-f", &file, "--dry-run"]).await;
+    assert!(said.code == 0 && said.out.contains("1 to archive, 1 unchanged"), "{said:?}");
+    assert!(said.err.contains(&format!("{file}:8: previous_name: b exists, and only c is archived")), "{said:?}");
+
+    person.ok(&["workflow", "create", "c", "--log", "m"]).await;
+    let sentence = format!("cronbox: {file}:8: previous_name: b still exists beside c, and runs too: ");
+    for (word, code) in [("diff", 1), ("apply", 0)] {
+        let said = person.run(&[word, "-f", &file]).await;
+        assert!(said.code == code && said.err.contains(&sentence), "{word}: {said:?}");
+    }
+    assert_eq!(person.json(&["workflow", "get", "c"]).await["max_attempts"], 3);
+    assert_eq!(person.json(&["workflow", "get", "b"]).await["state"], "active");
+    let pruned = person.run(&["apply", "-f", &file, "--prune"]).await;
+    assert!(pruned.code == 0 && pruned.err.is_empty(), "{pruned:?}");
+    assert!(pruned.out.contains("- archive b (in no file)"), "{pruned:?}");
+
+    // An archived workflow is final: with and without the new one, nothing is renamed.
+    let same = person.run(&["diff", "-f", &file]).await;
+    assert!(same.code == 0 && same.err.is_empty(), "{same:?}");
+    person.ok(&["workflow", "archive", "c"]).await;
+    let created = person.run(&["apply", "-f", &file]).await;
+    assert!(created.code == 0 && created.err.is_empty() && created.out.contains("+ create c ("), "{created:?}");
+    s.end().await;
+}
+
+/// One workflow of the app cannot become two, and what belongs to another owner keeps its name.
+#[tokio::test]
+async fn previous_names_of_others_are_refused() {
+    let s = Story::today().await;
+    let person = person(&s);
+    let file = person.write("a.yaml", FILE);
+    person.ok(&["apply", "-f", &file]).await;
+    let action = "action: {type: log, message: c}";
+    let entry = |name: &str, previous: &str| format!("  - name: {name}\n    previous_name: {previous}\n    {action}\n");
+    let one = person.write("one.yaml", &format!("workflows:\n{}", entry("c", "b")));
+    let team = person.json(&["me"]).await["teams"][0]["team_id"].clone();
+    let numbered = entry("c", "b").replace("  - ", &format!("  - team_id: {team}\n    "));
+    for (text, code, words) in [
+        (entry("d", "d"), 2, "OTHER:3: previous_name: it is the name of this workflow"),
+        (entry("d", "b"), 2, "OTHER:3: previous_name: ONE:3 has it as its previous_name: remove one of them"),
+        (entry("b", "x"), 2, "ONE:3: previous_name: OTHER:2 has it as its name: remove one of them"),
+        (entry("d", "e") + &entry("e", "f"), 2, "OTHER:3: previous_name: line 5 has it as its name"),
+        (numbered.replace("name: c", "name: d"), 1, "OTHER:4: previous_name: ONE:3 has it as its previous_name"),
+    ] {
+        let other = person.write("other.yaml", &format!("workflows:\n{text}"));
+        let said = person.run(&["apply", "-f", &one, "-f", &other]).await;
+        let shown = said.err.replace(&one, "ONE").replace(&other, "OTHER");
+        assert!(said.code == code && shown.contains(words), "{words}: {said:?}");
+    }
+    assert_eq!(s.count("SELECT count(*) FROM workflows WHERE name IN ('a', 'b') AND version = 1").await, 2);
+
+    let foreign = person.write("foreign.yaml", &format!("owner: reports\nworkflows:\n{}", entry("c", "b")));
+    let said = person.run(&["apply", "-f", &foreign]).await;
+    assert!(said.code == 1 && said.out.contains("! refused c ("), "{said:?}");
+    assert!(said.out.contains("b belongs to the owner payroll: remove previous_name"), "{said:?}");
+    person.ok(&["apply", "-f", &foreign, "--take-over"]).await;
+    assert_eq!(person.json(&["workflow", "get", "c"]).await["labels"]["owner"], "reports");
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 2);
+    s.end().await;
+}
+
 /// Each of two new workflows would be within the limit of the team, so the plan is good; the second one fails.
 #[tokio::test]
 async fn a_failed_part_prunes_nothing() {

@@ -20,6 +20,9 @@ fn schema() -> Value {
     workflow["properties"]["team"] = team.clone();
     let paused = "Whether it is paused before it gets its schedule. One that has a schedule keeps its state.";
     workflow["properties"]["paused"] = json!({"type": "boolean", "description": paused});
+    let previous = "The name from which cronbox apply renames it, if no workflow has its name yet. \
+                    A schedules file of the app must not have it.";
+    workflow["properties"]["previous_name"] = json!({"type": "string", "description": previous});
     let mut definitions = Map::new();
     copy_references(&workflow, all, &mut definitions);
     definitions.insert("Workflow".to_owned(), workflow);
@@ -93,6 +96,8 @@ async fn examples_and_imports_are_valid() {
     assert!(is_valid(&person, &example).await);
     let imported = person.run(&["import", "crontab", &data("crontab.txt"), "--owner", "web01", "--team", "demo"]).await;
     assert!(is_valid(&person, &imported.out).await);
+    let renamed = "workflows:\n  - name: a\n    previous_name: b\n    action: {type: log, message: m}\n";
+    assert!(is_valid(&person, renamed).await);
     for wrong in [
         "workflows:\n  - name: a\n",
         "workflows:\n  - name: a\n    colour: red\n    action: {type: log, message: m}\n",

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use manifest::{Entry, Manifest, Team, parse_manifest};
+use manifest::{Entry, Manifest, Team, find_repeated_previous_names, parse_manifest};
 
 use crate::config::text_variable;
 use crate::print::print_error;
@@ -31,6 +31,18 @@ pub(super) struct FileEntry {
     /// The owner that its file names.
     pub(super) owner: Option<String>,
     pub(super) entry: Entry,
+}
+
+impl FileEntry {
+    /// `file:line` of the workflow.
+    pub(super) fn place(&self) -> String {
+        format!("{}:{}", self.file, self.entry.lines.first())
+    }
+
+    /// `file:line` of one of its fields.
+    pub(super) fn place_of(&self, field: &str) -> String {
+        format!("{}:{}", self.file, self.entry.lines.of(field))
+    }
 }
 
 impl Files {
@@ -64,6 +76,7 @@ pub(super) fn read_files(named: &[PathBuf]) -> anyhow::Result<Option<Files>> {
         }
     }
     is_wrong |= has_repeated_names(&files.entries);
+    is_wrong |= has_repeated_previous_names(&files.entries);
     Ok((!is_wrong).then_some(files))
 }
 
@@ -78,6 +91,17 @@ fn has_repeated_names(entries: &[FileEntry]) -> bool {
         }
     }
     is_wrong
+}
+
+fn has_repeated_previous_names(entries: &[FileEntry]) -> bool {
+    let names: Vec<_> = entries.iter().map(|one| one.entry.names(&one.entry.team)).collect();
+    let repeated = find_repeated_previous_names(&names);
+    for found in &repeated {
+        let (one, other) = (&entries[found.at], &entries[found.other]);
+        let words = found.in_words(&other.place_of(found.field));
+        print_error(&format!("{}: previous_name: {words}", one.place_of("previous_name")));
+    }
+    !repeated.is_empty()
 }
 
 fn list_files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {

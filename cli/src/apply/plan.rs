@@ -8,7 +8,7 @@ use api_types::me::MeView;
 use api_types::teams::ListedTeamView;
 use api_types::workflows::{State, WorkflowView};
 use futures::{StreamExt as _, TryStreamExt as _};
-use manifest::{OWNER_LABEL, Team};
+use manifest::{Entry, OWNER_LABEL, Team, find_repeated_previous_names};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
@@ -50,6 +50,8 @@ pub(super) struct Plan {
     pub(super) surplus: Vec<Step>,
     /// Without `--prune`: the names of the workflows that it would archive.
     unpruned: Vec<String>,
+    /// Sentences about the workflows that keep the previous name of a workflow of a file, and are not archived.
+    pub(super) unrenamed: Vec<String>,
 }
 
 /// What becomes of one workflow.
@@ -111,17 +113,50 @@ pub(super) async fn make_plan(client: &Client, files: Files, options: PlanOption
     let own_teams = placed.iter().map(|(team, _)| *team);
     let further = owned.iter().filter(|_| prune).map(|(_, team)| *team);
     let existing = read_existing(client, own_teams.chain(further).collect()).await?;
-    let steps = futures::stream::iter(&placed)
-        .map(|(team, one)| plan_entry(client, *team, one, existing.get(&(*team, one.entry.name.clone())), adoption))
+    let steps = plan_entries(client, &placed, &existing, adoption).await?;
+    let found = placed.iter().filter_map(|(team, one)| find_defined(&existing, *team, &one.entry));
+    let defined: BTreeSet<i64> = found.map(|workflow| workflow.id).collect();
+    let is_pruned = |workflow: &WorkflowView| prune && is_surplus(workflow, &owned, &defined);
+    let unrenamed = find_previous(&existing, &placed)
+        .filter(|(_, previous)| !defined.contains(&previous.id) && !is_pruned(previous))
+        .map(|(one, previous)| one.say_unrenamed(previous))
+        .collect();
+    if !prune {
+        let unpruned = find_unpruned(client, &owned, &placed, &defined, existing).await?;
+        return Ok(Plan { steps, surplus: Vec::new(), unpruned, unrenamed });
+    }
+    let surplus = existing.values().filter(|workflow| is_pruned(workflow)).map(Step::prune).collect();
+    Ok(Plan { steps, surplus, unpruned: Vec::new(), unrenamed })
+}
+
+async fn plan_entries(
+    client: &Client,
+    placed: &Placed,
+    existing: &Existing,
+    adoption: Adoption,
+) -> anyhow::Result<Vec<Step>> {
+    let steps = futures::stream::iter(placed)
+        .map(|(team, one)| plan_entry(client, *team, one, find_defined(existing, *team, &one.entry), adoption))
         .buffered(AT_ONCE)
         .try_collect::<Vec<_>>();
-    let steps = steps.await?;
-    if !prune {
-        let unpruned = find_unpruned(client, &owned, &placed, existing).await?;
-        return Ok(Plan { steps, surplus: Vec::new(), unpruned });
-    }
-    let surplus = existing.values().filter(|workflow| is_surplus(workflow, &owned, &placed));
-    Ok(Plan { steps, surplus: surplus.map(Step::prune).collect(), unpruned: Vec::new() })
+    steps.await
+}
+
+/// The workflow that an entry changes: the one of its name, otherwise the one of its previous name, which is renamed.
+fn find_defined<'a>(existing: &'a Existing, team: i64, entry: &Entry) -> Option<&'a WorkflowView> {
+    let find = move |name: &String| existing.get(&(team, name.clone()));
+    find(&entry.name).or_else(|| entry.previous_name.as_ref().and_then(find))
+}
+
+/// The entries with a workflow that has their previous name.
+fn find_previous<'a>(
+    existing: &'a Existing,
+    placed: &'a Placed,
+) -> impl Iterator<Item = (&'a FileEntry, &'a WorkflowView)> {
+    placed.iter().filter_map(move |(team, one)| {
+        let previous = one.entry.previous_name.clone()?;
+        Some((one, existing.get(&(*team, previous))?))
+    })
 }
 
 /// The names of the workflows that `--prune` would archive. A team that only a file without workflows names is read here, and one
@@ -130,7 +165,8 @@ async fn find_unpruned(
     client: &Client,
     owned: &BTreeSet<(String, i64)>,
     placed: &Placed,
-    mut existing: BTreeMap<(i64, String), WorkflowView>,
+    defined: &BTreeSet<i64>,
+    mut existing: Existing,
 ) -> anyhow::Result<Vec<String>> {
     let is_read = |team: i64| placed.iter().any(|(read, _)| *read == team);
     let further = owned.iter().map(|(_, team)| *team).filter(|team| !is_read(*team)).collect::<BTreeSet<_>>();
@@ -140,7 +176,7 @@ async fn find_unpruned(
             found => existing.extend(found?),
         }
     }
-    let unpruned = existing.into_values().filter(|workflow| is_surplus(workflow, owned, placed));
+    let unpruned = existing.into_values().filter(|workflow| is_surplus(workflow, owned, defined));
     Ok(unpruned.map(|workflow| workflow.name).collect())
 }
 
@@ -160,10 +196,15 @@ pub(super) async fn archive_plan(client: &Client, files: Files, adoption: Adopti
         });
         Step { place: one.place(), name: one.entry.name.clone(), kind }
     });
-    Ok(Plan { steps: steps.collect(), surplus: Vec::new(), unpruned: Vec::new() })
+    let steps = steps.collect();
+    let unrenamed = find_previous(&existing, &placed).map(|(one, previous)| one.say_unarchived(previous)).collect();
+    Ok(Plan { steps, surplus: Vec::new(), unpruned: Vec::new(), unrenamed })
 }
 
+/// The workflows of the files, each with its team.
 type Placed = Vec<(i64, FileEntry)>;
+/// The workflows of the app, by team and name.
+type Existing = BTreeMap<(i64, String), WorkflowView>;
 
 /// Finds the team of each workflow. One workflow may be named twice, by the name and by the id of its team.
 fn place(teams: &Teams, entries: Vec<FileEntry>) -> anyhow::Result<Placed> {
@@ -174,6 +215,12 @@ fn place(teams: &Teams, entries: Vec<FileEntry>) -> anyhow::Result<Placed> {
             bail!("{}: name: {there} has the same team and name: remove one of them", one.place());
         }
         placed.push((team, one));
+    }
+    let names: Vec<_> = placed.iter().map(|(team, one)| one.entry.names(*team)).collect();
+    if let Some(found) = find_repeated_previous_names(&names).first() {
+        let (one, other) = (&placed[found.at].1, &placed[found.other].1);
+        let words = found.in_words(&other.place_of(found.field));
+        bail!("{}: previous_name: {words}", one.place_of("previous_name"));
     }
     Ok(placed)
 }
@@ -195,10 +242,10 @@ fn find_pruned(teams: &Teams, files: &Files) -> anyhow::Result<BTreeSet<(String,
     Ok(pruned)
 }
 
-fn is_surplus(workflow: &WorkflowView, pruned: &BTreeSet<(String, i64)>, placed: &Placed) -> bool {
+/// Whether `--prune` archives a workflow; `defined` has the ids of those that the files define.
+fn is_surplus(workflow: &WorkflowView, pruned: &BTreeSet<(String, i64)>, defined: &BTreeSet<i64>) -> bool {
     let owner = workflow.labels.get(OWNER_LABEL);
-    owner.is_some_and(|owner| pruned.contains(&(owner.clone(), workflow.team_id)))
-        && !placed.iter().any(|(team, one)| *team == workflow.team_id && one.entry.name == workflow.name)
+    owner.is_some_and(|owner| pruned.contains(&(owner.clone(), workflow.team_id))) && !defined.contains(&workflow.id)
 }
 
 /// Refuses a workflow that carries another owner's label: both files would change it in turn, and `delete` would end it.
@@ -207,13 +254,19 @@ fn refuse_foreign(one: &FileEntry, listed: &WorkflowView, adoption: Adoption) ->
     // A file without an owner may name no labels: an index would panic.
     let is_own = one.entry.fields.get("labels").is_some_and(|labels| labels[OWNER_LABEL] == json!(owner));
     (!is_own && adoption == Adoption::Refused).then(|| {
-        Kind::Refused(format!("it belongs to the owner {owner}: choose another name, or adopt it by --take-over"))
+        Kind::Refused(match listed.name == one.entry.name {
+            true => format!("it belongs to the owner {owner}: choose another name, or adopt it by --take-over"),
+            false => format!(
+                "{} belongs to the owner {owner}: remove previous_name, or adopt it by --take-over",
+                listed.name
+            ),
+        })
     })
 }
 
 /// The workflows of these teams that are not archived, by team and name.
-async fn read_existing(client: &Client, teams: BTreeSet<i64>) -> anyhow::Result<BTreeMap<(i64, String), WorkflowView>> {
-    let mut existing = BTreeMap::new();
+async fn read_existing(client: &Client, teams: BTreeSet<i64>) -> anyhow::Result<Existing> {
+    let mut existing = Existing::new();
     for team in teams {
         let query = [("team_id", team.to_string())];
         let found: Vec<WorkflowView> = client.read_list("/workflows", &query, usize::MAX).await?;
@@ -253,6 +306,7 @@ async fn plan_creation(client: &Client, team: i64, one: &FileEntry) -> anyhow::R
     Ok(Kind::Create { body, changes: answer["changes"].clone(), is_paused: one.entry.paused })
 }
 
+/// Plans the change of a workflow. One that has the previous name gets the new name by the same patch.
 async fn plan_change(client: &Client, one: &FileEntry, listed: &WorkflowView) -> anyhow::Result<Kind> {
     let existing = read_complete(client, listed.clone()).await?;
     let (id, version) = (existing.id, existing.version);
@@ -301,8 +355,20 @@ impl Kind {
 }
 
 impl FileEntry {
-    fn place(&self) -> String {
-        format!("{}:{}", self.file, self.entry.lines.first())
+    /// The sentence about a workflow that keeps the previous name, because another one has the new name.
+    fn say_unrenamed(&self, previous: &WorkflowView) -> String {
+        let (place, new, old) = (self.place_of("previous_name"), &self.entry.name, &previous.name);
+        format!(
+            "{place}: previous_name: {old} still exists beside {new}, and runs too: archive {old}, or remove previous_name"
+        )
+    }
+
+    /// The sentence about a workflow with the previous name, which `delete` does not archive.
+    fn say_unarchived(&self, previous: &WorkflowView) -> String {
+        let (place, new, old) = (self.place_of("previous_name"), &self.entry.name, &previous.name);
+        format!(
+            "{place}: previous_name: {old} exists, and only {new} is archived: `cronbox workflow archive` ends {old}"
+        )
     }
 }
 
