@@ -36,8 +36,8 @@ impl RepeatedName {
 /// has this name in the app to one of them only.
 #[must_use]
 pub fn find_repeated_previous_names<T: PartialEq>(all: &[Names<'_, T>]) -> Vec<RepeatedName> {
-    let repeated = (0..all.len()).filter_map(|at| (0..all.len()).find_map(|other| compare_names(all, at, other)));
-    repeated.collect()
+    let renamed = (0..all.len()).filter(|at| all[*at].previous.is_some());
+    renamed.filter_map(|at| (0..all.len()).find_map(|other| compare_names(all, at, other))).collect()
 }
 
 fn compare_names<T: PartialEq>(all: &[Names<'_, T>], at: usize, other: usize) -> Option<RepeatedName> {
